@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/toolserver/toolserver/bench/work"
@@ -20,15 +21,13 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-const (
-	loopTurns = 100 // of an agent
-	loopReads = 3   // files that it reads in a turn
-)
+// loopReads is how many files an agent reads in a turn.
+const loopReads = 3
 
 // agentsFigure is the figure of agents: what a turn costs beside what a runtime outside has
 // to do as well, which is to ask the model and to make the calls; and an agent that waits.
 func agentsFigure(ctx context.Context, h *harness) ([]row, error) {
-	provider := httptest.NewServer(modeltest.New(readsOrSleeps))
+	provider := httptest.NewServer(modeltest.New(readsOrSleeps(h.plan.turns)))
 	defer provider.Close()
 	table, err := model.New(model.Config{{Name: "main", Format: "anthropic", Model: "scripted", URL: provider.URL, KeyEnv: "HOME"}}, model.Options{})
 	if err != nil {
@@ -48,54 +47,55 @@ func agentsFigure(ctx context.Context, h *harness) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	outside := func(ctx context.Context) (float64, error) {
-		begin := time.Now()
-		err := loopOutside(ctx, s, endpoint, tools.GetTools())
-		return float64(time.Since(begin)) / 1e6 / loopTurns, err
-	}
-	added := func(ctx context.Context) (float64, error) {
-		begin := time.Now()
-		err := askAgent(ctx, s, "reader", false)
-		inside := float64(time.Since(begin)) / 1e6 / loopTurns
-		if err != nil {
-			return 0, err
+	turn := func(loop func(context.Context) error) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) {
+			begin := time.Now()
+			err := loop(ctx)
+			return float64(time.Since(begin)) / 1e6 / float64(h.plan.turns), err
 		}
-		bare, err := outside(ctx)
-		return inside - bare, err
 	}
+	inside := turn(func(ctx context.Context) error { return askAgent(ctx, s, "reader", false) })
+	outside := turn(func(ctx context.Context) error { return loopOutside(ctx, s, endpoint, tools.GetTools(), h.plan.turns) })
 	var turns sides[float64]
-	steps := turns.entrants(added, outside, outside)
-	if err := interleave(ctx, h.plan.warmups, steps); err != nil {
+	steps := turns.entrants(inside, outside, outside)
+	if err := interleave(ctx, 1, steps); err != nil {
 		return nil, err
 	}
 	turns.forget()
-	if err := interleave(ctx, h.plan.rounds, steps); err != nil {
+	if err := interleave(ctx, max(1, h.plan.rounds/2), steps); err != nil {
 		return nil, err
+	}
+	more := make([]float64, len(turns.subject))
+	for i := range more {
+		more[i] = turns.subject[i] - turns.bare[i]
 	}
 	weight, err := h.weighAgents(ctx, provider.URL)
 	if err != nil {
 		return nil, err
 	}
 	return []row{
-		turns.row(fmt.Sprintf("what a turn of an agent with %d reads takes more than outside (bare: a turn outside)", loopReads), "ms", itself, valueAtMost(2)),
+		turns.row(fmt.Sprintf("a turn of an agent with %d reads, of %d (bare: the same loop outside)", loopReads, h.plan.turns), "ms", itself, target{}),
+		row{Name: "what it takes more than outside", Unit: "ms", Toolserver: spreadOf(more), Rounds: len(more)}.judge(valueAtMost(2)),
 		single(fmt.Sprintf("RSS of each of %d agents that sleep in the background", h.plan.agents), "KiB", weight, valueAtMost(64)),
 	}, nil
 }
 
 // readsOrSleeps is a model that reads files for so many turns or, where its agent is to
 // wait, sleeps.
-func readsOrSleeps(r *modeltest.Request) (turn modeltest.Turn) {
-	switch {
-	case r.System == "sleep":
-		turn.Calls = []toolcall.Call{modeltest.Call(work.Sleep, work.SleepInput{DurationMS: 600_000})}
-	case r.Said() < loopTurns-1:
-		for range loopReads {
-			turn.Calls = append(turn.Calls, modeltest.Call(work.ReadFile, work.ReadFileInput{Path: work.FileName}))
+func readsOrSleeps(turns int) modeltest.Script {
+	return func(r *modeltest.Request) (turn modeltest.Turn) {
+		switch {
+		case strings.HasPrefix(r.System, "sleep"):
+			turn.Calls = []toolcall.Call{modeltest.Call(work.Sleep, work.SleepInput{DurationMS: 600_000})}
+		case r.Said() < turns-1:
+			for range loopReads {
+				turn.Calls = append(turn.Calls, modeltest.Call(work.ReadFile, work.ReadFileInput{Path: work.FileName}))
+			}
+		default:
+			turn.Text = "Done."
 		}
-	default:
-		turn.Text = "Done."
+		return turn
 	}
-	return turn
 }
 
 // startAgents starts toolserver with two agents.
@@ -107,7 +107,7 @@ func (h *harness) startAgents(ctx context.Context, provider string) (*server, er
 	config := fmt.Sprintf(`models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: HOME}]
 sessions: {max_per_principal: 10000}
 agents: {max_running: 10000, list: [{name: reader, prompt: read, tools: [%s], limits: {turns: %d}}, {name: sleeper, prompt: sleep, tools: [%s]}]}
-`, provider, work.ReadFile, 2*loopTurns, work.Sleep)
+`, provider, work.ReadFile, 2*h.plan.turns, work.Sleep)
 	for name, text := range map[string]string{"config.yaml": config, work.FileName: string(lines(1 << 10))} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return nil, err
@@ -130,12 +130,12 @@ func askAgent(ctx context.Context, s *server, name string, background bool) erro
 }
 
 // loopOutside does what the agent does, as a runtime that has the server for its calls alone.
-func loopOutside(ctx context.Context, s *server, endpoint *model.Endpoint, tools []*pb.Tool) error {
+func loopOutside(ctx context.Context, s *server, endpoint *model.Endpoint, tools []*pb.Tool, turns int) error {
 	request := &model.Request{System: "read", Messages: []model.Message{{Text: "Begin."}}}
 	for _, tool := range tools {
 		request.Tools = append(request.Tools, toolcall.Tool{Name: tool.GetName(), Description: tool.GetDescription(), Schema: []byte(tool.GetInputSchema())})
 	}
-	for turn := range loopTurns {
+	for turn := range turns {
 		said := model.Message{FromModel: true}
 		if _, err := endpoint.Ask(ctx, request, func(piece toolcall.Piece) {
 			if call, ok := piece.(toolcall.Call); ok {
@@ -145,7 +145,7 @@ func loopOutside(ctx context.Context, s *server, endpoint *model.Endpoint, tools
 			return err
 		}
 		if len(said.Calls) == 0 {
-			if turn != loopTurns-1 {
+			if turn != turns-1 {
 				return fmt.Errorf("the model was done after %d turns", turn+1)
 			}
 			return nil

@@ -61,7 +61,7 @@ type plan struct {
 	concurrency     []int
 
 	waitingRounds, executions int
-	agents                    int
+	turns, agents             int           // of an agent that reads, and those that sleep
 	settle                    time.Duration // for a server to come to rest
 
 	outputRounds        int
@@ -85,7 +85,7 @@ type plan struct {
 
 var full = plan{
 	warmups: 3, rounds: 20, slice: 250 * time.Millisecond, concurrency: []int{1, 16, 64},
-	waitingRounds: 3, executions: 10_000, agents: 1000, settle: 500 * time.Millisecond,
+	waitingRounds: 3, executions: 10_000, turns: 100, agents: 1000, settle: 500 * time.Millisecond,
 	outputRounds: 20, outputSlice: 128 * mib, output: 1024 * mib, stopped: 100,
 	startupRounds: 15, searchRounds: 11, treeFiles: 20_000, sample: 200 * time.Millisecond,
 	shellRounds: 15, pacedCalls: 15, floodRounds: 5, cancelRounds: 9,
@@ -95,7 +95,7 @@ var full = plan{
 // short is only to see that everything works.
 var short = plan{
 	warmups: 1, rounds: 1, slice: 20 * time.Millisecond, concurrency: []int{1, 16},
-	waitingRounds: 1, executions: 200, agents: 20, settle: 50 * time.Millisecond,
+	waitingRounds: 1, executions: 200, turns: 4, agents: 20, settle: 50 * time.Millisecond,
 	outputRounds: 1, outputSlice: 4 * mib, output: 16 * mib, stopped: 10,
 	startupRounds: 1, searchRounds: 1, treeFiles: 200, sample: time.Millisecond,
 	shellRounds: 1, pacedCalls: 3, floodRounds: 1, cancelRounds: 1,

@@ -95,6 +95,7 @@ func (p *pane) until(pattern string) string {
 var (
 	anyDuration = regexp.MustCompile(`( *)\b(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?(?:ms|s)\b( *)`)
 	anyGauge    = regexp.MustCompile(`\[=+ *\]`)
+	anyFrame    = regexp.MustCompile(`[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]`)
 )
 
 // normalised returns a screen without what differs from run to run: ids, which
@@ -113,6 +114,7 @@ func normalised(screen string, ids ...string) string {
 		return spaces[1][:min(len(spaces[1]), 1)] + "TIME" + spaces[2][:min(len(spaces[2]), 1)]
 	})
 	screen = anyGauge.ReplaceAllString(screen, "[===       ]") // it leaves room for a duration
+	screen = anyFrame.ReplaceAllString(screen, "⠋")            // of what moves
 	var lines []string
 	for line := range strings.Lines(screen) {
 		lines = append(lines, strings.TrimRight(line, " \n"))

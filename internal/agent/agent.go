@@ -12,6 +12,7 @@
 //	definition.go  agents in the configuration and in Markdown files of folders
 //	agents.go      which loops there are: begins and finds them
 //	loop.go        one of them: steered, followed, ended
+//	crew.go        several of them for one call, each after those that it depends on
 //	runner.go      the runner of models: model → calls → results, until the task is done
 //	turn.go        one turn of it: calls begin while the model writes
 //	nested.go      what the caller's stream is told of it
@@ -25,8 +26,9 @@
 // None is held while something is waited for.
 //
 // Goroutines: a loop in the background has one. A turn with calls has one that receives,
-// until the turn has ended. The stream of a runtime has one that receives and one that sends,
-// until its RPC has ended; a task that a runtime works on has one that watches its calls.
+// until the turn has ended. A stage of a crew has one that waits for its loop. The stream of a
+// runtime has one that receives and one that sends, until its RPC has ended; a task that a
+// runtime works on has one that watches its calls.
 package agent
 
 import (

@@ -239,29 +239,14 @@ func (a *Agents) endpoint(d *Definition) string {
 // Begin has an agent work on a task. Without background, the loop ends with ctx.
 func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out tools.Sink) (agent.Loop, error) {
 	a.renew()
-	owner := auth.NewOwner(env.Tenant, env.Principal)
-	d, err := a.named(owner, task.Agent)
+	chosen, err := a.choose(env, task.Agent)
 	if err != nil {
 		return nil, err
 	}
-	run, err := a.runner(owner, d)
-	if err != nil {
-		return nil, err
-	}
-	include, unknown := selection(d.Tools, a.options.Ours)
-	exclude, _ := selection(d.Exclude, a.options.Ours)
-	if len(unknown) > 0 {
-		return nil, tools.Failf("agent_wrong", "The agent %s cannot work: its definition names tools that do not exist: %s. Tell the operator, or give the task to another.", d.Name, strings.Join(unknown, ", "))
-	}
+	d := chosen.Definition
 	l := &loop{
 		agents: a, definition: d, task: task, began: time.Now(), done: make(chan struct{}), news: make(chan struct{}, 1),
-		parent: session{env.Tenant, env.Principal, env.SessionID}, depth: a.depthBelow(env),
-	}
-	if l.depth > a.config.MaxDepth {
-		return nil, tools.Failf("agent_depth", "An agent may not give its task to others here: the operator allows %d below each other. Do it yourself.", a.config.MaxDepth)
-	}
-	if l.depth == a.config.MaxDepth {
-		exclude = append(exclude, "agent", "agent_*")
+		parent: session{env.Tenant, env.Principal, env.SessionID}, depth: chosen.depth,
 	}
 	if len(task.ResultSchema) > 0 {
 		if l.schema, err = schema.Any(task.ResultSchema); err != nil {
@@ -277,7 +262,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	l.id = "agent-" + strings.ToLower(rand.Text()[:16])
 	unfollow := l.Follow(out)
-	if err := l.open(ctx, env, out.Execution(), include, exclude); err != nil {
+	if err := l.open(ctx, env, out.Execution(), chosen.include, chosen.exclude); err != nil {
 		a.leave(l)
 		return nil, err
 	}
@@ -306,9 +291,43 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	a.atWork.Go(func() {
 		defer unwatch()
 		defer stop()
-		l.run(ctx, run, work)
+		l.run(ctx, chosen.runner, work)
 	})
 	return l, nil
+}
+
+// chosen is an agent that can be given a task.
+type chosen struct {
+	*Definition
+	runner           Runner
+	include, exclude []string // tools
+	depth            int
+}
+
+// choose returns the agent of a name, if the session of env can give it a task.
+func (a *Agents) choose(env tools.Env, name string) (*chosen, error) {
+	owner := auth.NewOwner(env.Tenant, env.Principal)
+	d, err := a.named(owner, name)
+	if err != nil {
+		return nil, err
+	}
+	c := &chosen{Definition: d, depth: a.depthBelow(env)}
+	if c.runner, err = a.runner(owner, d); err != nil {
+		return nil, err
+	}
+	var unknown []string
+	c.include, unknown = selection(d.Tools, a.options.Ours)
+	c.exclude, _ = selection(d.Exclude, a.options.Ours)
+	if len(unknown) > 0 {
+		return nil, tools.Failf("agent_wrong", "The agent %s cannot work: its definition names tools that do not exist: %s. Tell the operator, or give the task to another.", d.Name, strings.Join(unknown, ", "))
+	}
+	if c.depth > a.config.MaxDepth {
+		return nil, tools.Failf("agent_depth", "An agent may not give its task to others here: the operator allows %d below each other. Do it yourself.", a.config.MaxDepth)
+	}
+	if c.depth == a.config.MaxDepth {
+		c.exclude = append(c.exclude, "agent", "agent_*", "crew")
+	}
+	return c, nil
 }
 
 // depthBelow returns how many agents ask each other if the session of env asks one more.

@@ -24,16 +24,17 @@ import (
 
 // Config is the section "agents" of the configuration. Zero fields take the defaults named.
 type Config struct {
-	List       []Definition `yaml:"list"`
-	Folders    []string     `yaml:"folders"`     // with Markdown files, an agent each
-	MaxDepth   int          `yaml:"max_depth"`   // how many agents may ask each other; 1
-	MaxRunning int          `yaml:"max_running"` // agents at work at once; 1000
-	Serve      bool         `yaml:"serve"`       // whether runtimes may serve agents, each for its principal
+	List        []Definition `yaml:"list"`
+	Folders     []string     `yaml:"folders"`      // with Markdown files, an agent each
+	MaxDepth    int          `yaml:"max_depth"`    // how many agents may ask each other; 1
+	MaxRunning  int          `yaml:"max_running"`  // agents at work at once; 1000
+	MaxParallel int          `yaml:"max_parallel"` // of a crew; 4
+	Serve       bool         `yaml:"serve"`        // whether runtimes may serve agents, each for its principal
 }
 
 // WithDefaults returns c with its zero fields filled in.
 func (c Config) WithDefaults() Config {
-	c.MaxDepth, c.MaxRunning = cmp.Or(c.MaxDepth, 1), cmp.Or(c.MaxRunning, 1000)
+	c.MaxDepth, c.MaxRunning, c.MaxParallel = cmp.Or(c.MaxDepth, 1), cmp.Or(c.MaxRunning, 1000), cmp.Or(c.MaxParallel, 4)
 	return c
 }
 
@@ -106,6 +107,9 @@ func (c Config) Check(on Machine, fault func(key, format string, args ...any)) {
 	}
 	if c.MaxRunning < 0 || c.MaxRunning > 100_000 {
 		fault("agents.max_running", "%d is out of bounds: want 1 to 100000", c.MaxRunning)
+	}
+	if c.MaxParallel < 0 || c.MaxParallel > 32 {
+		fault("agents.max_parallel", "%d is out of bounds: want 1 to 32", c.MaxParallel)
 	}
 	names := make(map[string]bool)
 	for i := range c.List {

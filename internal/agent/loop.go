@@ -102,7 +102,7 @@ func codeOf(err error) string {
 
 // tell notes an update, and passes it on to those who follow the loop.
 func (l *loop) tell(u *Update) {
-	u.ChildLoopId, u.Agent = l.id, l.definition.Name
+	u.ChildLoopId, u.Agent, u.Stage = l.id, l.definition.Name, l.task.Stage
 	l.mu.Lock()
 	l.note(u)
 	followers := l.followers

@@ -6,6 +6,7 @@ package cli
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -23,7 +24,11 @@ func innermost(event *pb.Event) *pb.Event {
 // below those of who asked it.
 func (v *textView) nested(n *pb.Nested, depth int) {
 	line := func(format string, args ...any) {
-		v.note(strings.Repeat("  ", depth) + Visible(fmt.Sprintf(format, args...)))
+		text := fmt.Sprintf(format, args...)
+		if n.GetStage() != "" {
+			text = "[" + n.GetStage() + "] " + text
+		}
+		v.note(strings.Repeat("  ", depth) + Visible(text))
 	}
 	if text, ok := n.GetKind().(*pb.Nested_Text); ok {
 		v.said(n.GetChildLoopId(), text.Text, line)
@@ -33,6 +38,8 @@ func (v *textView) nested(n *pb.Nested, depth int) {
 	switch kind := n.GetKind().(type) {
 	case *pb.Nested_Begun:
 		line("%s begins: %s", n.GetAgent(), OneLine(kind.Begun.GetDescription()))
+	case *pb.Nested_StageChanged:
+		stageLine(kind.StageChanged, line)
 	case *pb.Nested_Heard:
 		line("  it hears: %s", OneLine(kind.Heard))
 	case *pb.Nested_Call:
@@ -40,6 +47,35 @@ func (v *textView) nested(n *pb.Nested, depth int) {
 	case *pb.Nested_Finished:
 		delete(v.saying, n.GetChildLoopId())
 		line("%s ends: %s, after %s", n.GetAgent(), strings.ReplaceAll(kind.Finished.GetOutcome(), "_", " "), usageText(kind.Finished.GetUsage()))
+	}
+}
+
+// stageLine tells how a stage of a crew is. How its agent ended was told before.
+func stageLine(c *pb.StageChanged, line func(format string, args ...any)) {
+	switch c.GetState() {
+	case pb.StageState_STAGE_STATE_WAITING:
+		if len(c.GetDependsOn()) > 0 {
+			line("waits for %s", strings.Join(c.GetDependsOn(), ", "))
+		}
+	case pb.StageState_STAGE_STATE_FAILED:
+		line("failed: %s", OneLine(c.GetReason()))
+	case pb.StageState_STAGE_STATE_SKIPPED:
+		line("skipped: %s", OneLine(c.GetReason()))
+	}
+}
+
+// inCrew shows what happens in a crew on a terminal: as a tree, but for what a person is
+// asked or told.
+func (v *textView) inCrew(n *pb.Nested, at time.Time) {
+	if v.crew == nil {
+		v.close() // the bar
+		v.crew = &crewTree{to: v.stderr}
+	}
+	v.crew.take(n, at)
+	inner := innermost(n.GetCall().GetEvent())
+	switch inner.GetKind().(type) {
+	case *pb.Event_ApprovalRequested, *pb.Event_ApprovalResolved, *pb.Event_UserMessage:
+		v.show(inner)
 	}
 }
 

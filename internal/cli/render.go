@@ -87,6 +87,7 @@ type textView struct {
 	asks           bool      // somebody else shows what waits
 
 	saying map[string]string // the line that an agent is writing, by its loop
+	crew   *crewTree         // nil where there is none, or no terminal
 }
 
 // maxBegin is how much of an output is enough to know it by.
@@ -122,7 +123,11 @@ func (v *textView) show(event *pb.Event) error {
 	case *pb.Event_UserMessage:
 		v.message(kind.UserMessage)
 	case *pb.Event_Nested:
-		v.nested(kind.Nested, 0)
+		if v.bar != nil && kind.Nested.GetStage() != "" {
+			v.inCrew(kind.Nested, event.GetTime().AsTime())
+		} else {
+			v.nested(kind.Nested, 0)
+		}
 	case *pb.Event_Skipped:
 		v.note(fmt.Sprintf("(events %d to %d are no longer kept)", kind.Skipped.GetFirst(), event.GetSequence()))
 	case *pb.Event_Finished:
@@ -133,9 +138,7 @@ func (v *textView) show(event *pb.Event) error {
 
 // write writes in place of the bar.
 func (v *textView) write(to *Stream, data []byte) error {
-	if v.bar != nil {
-		v.bar.clear()
-	}
+	v.close()
 	_, err := to.Write(data)
 	if v.bar != nil && to.terminal {
 		v.stderr.midline = to.midline // both are the same terminal
@@ -144,20 +147,26 @@ func (v *textView) write(to *Stream, data []byte) error {
 }
 
 func (v *textView) note(text string) {
-	if v.bar != nil {
-		v.bar.clear()
-	}
+	v.close()
 	v.stderr.endLine()
 	fmt.Fprintln(v.stderr, strings.TrimSuffix(text, "\n"))
 }
 
 func (v *textView) tick(now time.Time) {
-	if v.bar != nil && v.waiting == 0 {
+	switch {
+	case v.crew != nil && !v.crew.over:
+		if v.waiting == 0 || !v.asks {
+			v.crew.draw(now)
+		}
+	case v.bar != nil && v.waiting == 0:
 		v.bar.draw(now)
 	}
 }
 
 func (v *textView) close() {
+	if v.crew != nil {
+		v.crew.clear()
+	}
 	if v.bar != nil {
 		v.bar.clear()
 	}
@@ -196,6 +205,9 @@ func (v *textView) message(m *pb.UserMessage) {
 // standard error.
 func (v *textView) finished(f *pb.Finished) error {
 	v.close()
+	if v.crew != nil {
+		v.crew.leave(time.Now())
+	}
 	if !v.raw {
 		v.stdout.endLine() // of output that did not
 	}

@@ -5,6 +5,7 @@ package tools
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +13,7 @@ import (
 type Key struct {
 	Other string
 	Name  string // in the schema
+	In    string // whose value has the key: an object, or a list of them; empty: the input itself
 }
 
 // Rename returns an input with the names of the schema in place of [Spec.Keys],
@@ -39,33 +41,68 @@ func (s *Spec) rename(input []byte) []byte {
 	if len(input) > MaxInputBytes {
 		return input
 	}
-	d := newDecoder(string(input))
-	if d.peek() != '{' || !d.open() {
-		return input
+	r := renamer{decoder: newDecoder(string(input)), keys: s.Keys}
+	if r.peek() != '{' || !r.object("") {
+		return input // which the decoder will tell
 	}
-	var out []byte
-	copied := 0 // of the input
+	return append(r.out, input[r.copied:]...)
+}
+
+// A renamer copies an input, with other names.
+type renamer struct {
+	decoder
+	keys   []Key
+	out    []byte
+	copied int // of the input
+}
+
+// object renames the keys of the object that is next, which is the value of a key, or an
+// item of it.
+func (r *renamer) object(in string) bool {
+	if !r.open() {
+		return false
+	}
 	for first := true; ; first = false {
-		before := d.pos
-		name, more, ok := d.nextKey(first)
-		if !ok {
-			return input // which the decoder will tell
+		before := r.pos
+		name, more, ok := r.nextKey(first)
+		if !ok || !more {
+			return ok
 		}
-		if !more {
-			return append(out, input[copied:]...)
-		}
-		for _, k := range s.Keys {
+		for _, k := range r.keys {
 			// Between here and there is nothing but the key, in one form of many.
-			if at := strings.Index(d.text[before:d.pos], `"`+k.Other+`"`); k.Other == name && at >= 0 {
+			if at := strings.Index(r.text[before:r.pos], `"`+k.Other+`"`); k.In == in && k.Other == name && at >= 0 {
 				start := before + at + 1
-				out = append(append(out, input[copied:start]...), k.Name...)
-				copied = start + len(k.Other)
+				r.out = append(append(r.out, r.text[r.copied:start]...), k.Name...)
+				r.copied = start + len(k.Other)
 			}
 		}
-		if !d.skip() {
-			return input
+		within := in == "" && slices.ContainsFunc(r.keys, func(k Key) bool { return k.In != "" && k.In == name })
+		if within && !r.inside(name) || !within && !r.skip() {
+			return false
 		}
 	}
+}
+
+// inside renames keys in the value that is next.
+func (r *renamer) inside(name string) bool {
+	switch r.peek() {
+	case '{':
+		return r.object(name)
+	case '[':
+		if !r.open() {
+			return false
+		}
+		for first := true; ; first = false {
+			more, ok := r.nextItem(first)
+			if !ok || !more {
+				return ok
+			}
+			if isObject := r.peek() == '{'; isObject && !r.object(name) || !isObject && !r.skip() {
+				return false
+			}
+		}
+	}
+	return r.skip()
 }
 
 // quotedObject returns the object that an input holds as a string.

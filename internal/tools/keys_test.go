@@ -32,3 +32,19 @@ func TestRename(t *testing.T) {
 		}
 	}
 }
+
+// TestRenameWithin renames keys of objects that are values of others.
+func TestRenameWithin(t *testing.T) {
+	spec := tools.Spec{Keys: []tools.Key{{Other: "role", Name: "agent", In: "stages"}, {Other: "role", Name: "who", In: "map"}, {Other: "steps", Name: "stages"}}}
+	for _, test := range []struct{ input, want string }{
+		{`{"stages":[{"role":"a","x":[{"role":1}]}, "role", { "role" : "b" }],"role":1}`, `{"stages":[{"agent":"a","x":[{"role":1}]}, "role", { "agent" : "b" }],"role":1}`},
+		{`{"map":{"role":"a"},"other":{"role":"b"}}`, `{"map":{"who":"a"},"other":{"role":"b"}}`},
+		{`{"stages":{"stages":[{"role":1}]}}`, `{"stages":{"stages":[{"role":1}]}}`},
+		{`{"stages":"role","steps":[]}`, `{"stages":"role","stages":[]}`},
+		{`{"stages":[{"role":1]}`, `{"stages":[{"role":1]}`},
+	} {
+		if got := string(spec.Rename([]byte(test.input))); got != test.want {
+			t.Errorf("%s is %s, want %s", test.input, got, test.want)
+		}
+	}
+}

@@ -26,6 +26,11 @@ type Agents interface {
 	// A loop that is not in the background ends with ctx.
 	Begin(ctx context.Context, env tools.Env, task Task, out tools.Sink) (Loop, error)
 
+	// Crew has agents work on the stages of a crew until all have ended, and tells out what
+	// happens. What came of them is in the order of the stages. Without that nothing began,
+	// and the error says why.
+	Crew(ctx context.Context, env tools.Env, crew *Crew, out tools.Sink) ([]Ending, error)
+
 	// Find returns a loop that the session of env began.
 	Find(env tools.Env, id string) (Loop, error)
 
@@ -62,6 +67,9 @@ type About struct {
 // A Task is what a caller wants done.
 type Task struct {
 	Agent, Description, Prompt string
+
+	// Stage is the name of the stage of a crew that it is; empty where it is none.
+	Stage string
 
 	// Background says that the loop outlives the call that began it.
 	Background bool

@@ -22,6 +22,12 @@ func (idle) Served(tools.Env) []agent.About { return []agent.About{{Name: "helpe
 func (idle) Begin(ctx context.Context, _ tools.Env, _ agent.Task, _ tools.Sink) (agent.Loop, error) {
 	return loop{}, context.Cause(ctx)
 }
+func (idle) Crew(_ context.Context, _ tools.Env, crew *agent.Crew, _ tools.Sink) (endings []agent.Ending, err error) {
+	for i := range crew.Stages {
+		endings = append(endings, agent.Ending{Stage: &crew.Stages[i], Status: agent.Status{Report: agent.Report{Text: "Done."}}})
+	}
+	return endings, nil
+}
 func (idle) Find(tools.Env, string) (agent.Loop, error) { return loop{}, nil }
 func (idle) Loops(tools.Env) []agent.Status             { return nil }
 func (idle) Summarize(tools.Env, agent.Summary) error   { return nil }

@@ -30,7 +30,7 @@ func EffectName(agent string) string { return "agent/" + agent }
 
 // Tools returns the family. With a reason, the agents cannot work.
 func Tools(agents Agents, unavailable string) []tools.Tool {
-	list := []tools.Tool{delegate(agents), send(agents), status(agents), stop(agents), summary(agents)}
+	list := []tools.Tool{delegate(agents), crew(agents), send(agents), status(agents), stop(agents), summary(agents)}
 	if unavailable != "" {
 		for i, tool := range list {
 			list[i] = tools.WithUnavailable(tool, unavailable)

@@ -7,6 +7,7 @@ package toolstest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,16 +87,29 @@ func testSpec(t *testing.T, tool tools.Tool) {
 
 // testKeys finds other names of keys that mean nothing, or something else.
 func testKeys(t *testing.T, tool tools.Tool) {
-	var schema struct{ Properties map[string]json.RawMessage }
-	if err := json.Unmarshal(tool.InputSchema(), &schema); err != nil {
-		t.Fatal(err)
+	type object struct {
+		Properties map[string]json.RawMessage
+		Items      struct{ Properties map[string]json.RawMessage }
+	}
+	read := func(text string) (schema object) {
+		if err := json.Unmarshal([]byte(text), &schema); err != nil {
+			t.Fatal(err)
+		}
+		return schema
 	}
 	seen := make(map[string]bool)
 	for _, key := range tool.Spec().Keys {
-		if schema.Properties[key.Name] == nil || schema.Properties[key.Other] != nil || seen[key.Other] {
+		properties := read(string(tool.InputSchema())).Properties
+		if key.In != "" {
+			within := read(cmp.Or(string(properties[key.In]), "{}"))
+			if properties = within.Properties; properties == nil {
+				properties = within.Items.Properties
+			}
+		}
+		if properties[key.Name] == nil || properties[key.Other] != nil || seen[key.In+"/"+key.Other] {
 			t.Errorf("%s cannot be another name of %s", key.Other, key.Name)
 		}
-		seen[key.Other] = true
+		seen[key.In+"/"+key.Other] = true
 	}
 }
 

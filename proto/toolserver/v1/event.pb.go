@@ -26,6 +26,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// StageState is how a stage of a crew is.
+type StageState int32
+
+const (
+	// Not set.
+	StageState_STAGE_STATE_UNSPECIFIED StageState = 0
+	// It has not begun. That it has, the first event of its loop tells.
+	StageState_STAGE_STATE_WAITING StageState = 1
+	// It succeeded.
+	StageState_STAGE_STATE_DONE StageState = 2
+	// Its agent could not do it, or not begin.
+	StageState_STAGE_STATE_FAILED StageState = 3
+	// It did not begin: a stage before it did not succeed, or the crew was cancelled.
+	StageState_STAGE_STATE_SKIPPED StageState = 4
+)
+
+// Enum value maps for StageState.
+var (
+	StageState_name = map[int32]string{
+		0: "STAGE_STATE_UNSPECIFIED",
+		1: "STAGE_STATE_WAITING",
+		2: "STAGE_STATE_DONE",
+		3: "STAGE_STATE_FAILED",
+		4: "STAGE_STATE_SKIPPED",
+	}
+	StageState_value = map[string]int32{
+		"STAGE_STATE_UNSPECIFIED": 0,
+		"STAGE_STATE_WAITING":     1,
+		"STAGE_STATE_DONE":        2,
+		"STAGE_STATE_FAILED":      3,
+		"STAGE_STATE_SKIPPED":     4,
+	}
+)
+
+func (x StageState) Enum() *StageState {
+	p := new(StageState)
+	*p = x
+	return p
+}
+
+func (x StageState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StageState) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolserver_v1_event_proto_enumTypes[0].Descriptor()
+}
+
+func (StageState) Type() protoreflect.EnumType {
+	return &file_toolserver_v1_event_proto_enumTypes[0]
+}
+
+func (x StageState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StageState.Descriptor instead.
+func (StageState) EnumDescriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{0}
+}
+
 // OutputStream names a stream of output.
 type OutputStream int32
 
@@ -67,11 +128,11 @@ func (x OutputStream) String() string {
 }
 
 func (OutputStream) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[0].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[1].Descriptor()
 }
 
 func (OutputStream) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[0]
+	return &file_toolserver_v1_event_proto_enumTypes[1]
 }
 
 func (x OutputStream) Number() protoreflect.EnumNumber {
@@ -80,7 +141,7 @@ func (x OutputStream) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OutputStream.Descriptor instead.
 func (OutputStream) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{0}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
 // UserMessageStatus tells how a message to the user came about.
@@ -120,11 +181,11 @@ func (x UserMessageStatus) String() string {
 }
 
 func (UserMessageStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[1].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[2].Descriptor()
 }
 
 func (UserMessageStatus) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[1]
+	return &file_toolserver_v1_event_proto_enumTypes[2]
 }
 
 func (x UserMessageStatus) Number() protoreflect.EnumNumber {
@@ -133,7 +194,7 @@ func (x UserMessageStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UserMessageStatus.Descriptor instead.
 func (UserMessageStatus) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 // HookOutcome is what a hook said, in short.
@@ -189,11 +250,11 @@ func (x HookOutcome) String() string {
 }
 
 func (HookOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[2].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (HookOutcome) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[2]
+	return &file_toolserver_v1_event_proto_enumTypes[3]
 }
 
 func (x HookOutcome) Number() protoreflect.EnumNumber {
@@ -202,7 +263,7 @@ func (x HookOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HookOutcome.Descriptor instead.
 func (HookOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 // ExitReason is why a program ended.
@@ -280,11 +341,11 @@ func (x ExitReason) String() string {
 }
 
 func (ExitReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[3].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (ExitReason) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[3]
+	return &file_toolserver_v1_event_proto_enumTypes[4]
 }
 
 func (x ExitReason) Number() protoreflect.EnumNumber {
@@ -293,7 +354,7 @@ func (x ExitReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExitReason.Descriptor instead.
 func (ExitReason) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 // Outcome is the reason an execution ended.
@@ -367,11 +428,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[4].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[4]
+	return &file_toolserver_v1_event_proto_enumTypes[5]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -380,7 +441,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 // Event is one numbered fact about an execution.
@@ -680,10 +741,13 @@ func (*Event_Nested) isEvent_Kind() {}
 // the agent has them whole.
 type Nested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the loop, and of the session that the agent works in.
+	// The id of the loop, and of the session that the agent works in. Not set where a stage of
+	// a crew has none: it did not begin.
 	ChildLoopId string `protobuf:"bytes,1,opt,name=child_loop_id,json=childLoopId,proto3" json:"child_loop_id,omitempty"`
 	// The name of the agent.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The name of the stage of a crew that the agent works on; empty where it is of no crew.
+	Stage string `protobuf:"bytes,9,opt,name=stage,proto3" json:"stage,omitempty"`
 	// What happened.
 	//
 	// Types that are valid to be assigned to Kind:
@@ -694,6 +758,7 @@ type Nested struct {
 	//	*Nested_Call
 	//	*Nested_Heard
 	//	*Nested_Finished
+	//	*Nested_StageChanged
 	Kind          isNested_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -739,6 +804,13 @@ func (x *Nested) GetChildLoopId() string {
 func (x *Nested) GetAgent() string {
 	if x != nil {
 		return x.Agent
+	}
+	return ""
+}
+
+func (x *Nested) GetStage() string {
+	if x != nil {
+		return x.Stage
 	}
 	return ""
 }
@@ -804,6 +876,15 @@ func (x *Nested) GetFinished() *LoopFinished {
 	return nil
 }
 
+func (x *Nested) GetStageChanged() *StageChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Nested_StageChanged); ok {
+			return x.StageChanged
+		}
+	}
+	return nil
+}
+
 type isNested_Kind interface {
 	isNested_Kind()
 }
@@ -839,6 +920,11 @@ type Nested_Finished struct {
 	Finished *LoopFinished `protobuf:"bytes,8,opt,name=finished,proto3,oneof"`
 }
 
+type Nested_StageChanged struct {
+	// A stage of a crew is there, or has ended.
+	StageChanged *StageChanged `protobuf:"bytes,10,opt,name=stage_changed,json=stageChanged,proto3,oneof"`
+}
+
 func (*Nested_Begun) isNested_Kind() {}
 
 func (*Nested_Turn) isNested_Kind() {}
@@ -850,6 +936,82 @@ func (*Nested_Call) isNested_Kind() {}
 func (*Nested_Heard) isNested_Kind() {}
 
 func (*Nested_Finished) isNested_Kind() {}
+
+func (*Nested_StageChanged) isNested_Kind() {}
+
+// StageChanged says that a stage of a crew is there, or has ended. All stages of a crew are
+// told first, as waiting, in the order of the results; each ends once.
+type StageChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How the stage is.
+	State StageState `protobuf:"varint,1,opt,name=state,proto3,enum=toolserver.v1.StageState" json:"state,omitempty"`
+	// What it does, in a few words. Set where it waits.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// The stages that have to succeed before it. Set where it waits.
+	DependsOn []string `protobuf:"bytes,3,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	// Why it failed or was skipped, in words.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageChanged) Reset() {
+	*x = StageChanged{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageChanged) ProtoMessage() {}
+
+func (x *StageChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageChanged.ProtoReflect.Descriptor instead.
+func (*StageChanged) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StageChanged) GetState() StageState {
+	if x != nil {
+		return x.State
+	}
+	return StageState_STAGE_STATE_UNSPECIFIED
+}
+
+func (x *StageChanged) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *StageChanged) GetDependsOn() []string {
+	if x != nil {
+		return x.DependsOn
+	}
+	return nil
+}
+
+func (x *StageChanged) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
 
 // LoopBegun says that an agent began to work on a task.
 type LoopBegun struct {
@@ -864,7 +1026,7 @@ type LoopBegun struct {
 
 func (x *LoopBegun) Reset() {
 	*x = LoopBegun{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	mi := &file_toolserver_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +1038,7 @@ func (x *LoopBegun) String() string {
 func (*LoopBegun) ProtoMessage() {}
 
 func (x *LoopBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	mi := &file_toolserver_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +1051,7 @@ func (x *LoopBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopBegun.ProtoReflect.Descriptor instead.
 func (*LoopBegun) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LoopBegun) GetDescription() string {
@@ -919,7 +1081,7 @@ type TurnBegun struct {
 
 func (x *TurnBegun) Reset() {
 	*x = TurnBegun{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[3]
+	mi := &file_toolserver_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1093,7 @@ func (x *TurnBegun) String() string {
 func (*TurnBegun) ProtoMessage() {}
 
 func (x *TurnBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[3]
+	mi := &file_toolserver_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1106,7 @@ func (x *TurnBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnBegun.ProtoReflect.Descriptor instead.
 func (*TurnBegun) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TurnBegun) GetTurn() uint32 {
@@ -981,7 +1143,7 @@ type NestedCall struct {
 
 func (x *NestedCall) Reset() {
 	*x = NestedCall{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[4]
+	mi := &file_toolserver_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1155,7 @@ func (x *NestedCall) String() string {
 func (*NestedCall) ProtoMessage() {}
 
 func (x *NestedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[4]
+	mi := &file_toolserver_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1168,7 @@ func (x *NestedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NestedCall.ProtoReflect.Descriptor instead.
 func (*NestedCall) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NestedCall) GetCallId() string {
@@ -1057,7 +1219,7 @@ type LoopFinished struct {
 
 func (x *LoopFinished) Reset() {
 	*x = LoopFinished{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[5]
+	mi := &file_toolserver_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1231,7 @@ func (x *LoopFinished) String() string {
 func (*LoopFinished) ProtoMessage() {}
 
 func (x *LoopFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[5]
+	mi := &file_toolserver_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1244,7 @@ func (x *LoopFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopFinished.ProtoReflect.Descriptor instead.
 func (*LoopFinished) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LoopFinished) GetOutcome() string {
@@ -1122,7 +1284,7 @@ type LoopUsage struct {
 
 func (x *LoopUsage) Reset() {
 	*x = LoopUsage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[6]
+	mi := &file_toolserver_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1296,7 @@ func (x *LoopUsage) String() string {
 func (*LoopUsage) ProtoMessage() {}
 
 func (x *LoopUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[6]
+	mi := &file_toolserver_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1309,7 @@ func (x *LoopUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopUsage.ProtoReflect.Descriptor instead.
 func (*LoopUsage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LoopUsage) GetTurns() uint32 {
@@ -1211,7 +1373,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[7]
+	mi := &file_toolserver_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1385,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[7]
+	mi := &file_toolserver_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1398,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ApprovalRequested) GetApproval() *Approval {
@@ -1259,7 +1421,7 @@ type ApprovalResolved struct {
 
 func (x *ApprovalResolved) Reset() {
 	*x = ApprovalResolved{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[8]
+	mi := &file_toolserver_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1433,7 @@ func (x *ApprovalResolved) String() string {
 func (*ApprovalResolved) ProtoMessage() {}
 
 func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[8]
+	mi := &file_toolserver_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1446,7 @@ func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalResolved.ProtoReflect.Descriptor instead.
 func (*ApprovalResolved) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ApprovalResolved) GetApprovalId() string {
@@ -1321,7 +1483,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[9]
+	mi := &file_toolserver_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1495,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[9]
+	mi := &file_toolserver_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1508,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Accepted) GetSessionId() string {
@@ -1393,7 +1555,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[10]
+	mi := &file_toolserver_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1567,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[10]
+	mi := &file_toolserver_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1580,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 // Output is a chunk of what the tool wrote, exactly as written.
@@ -1437,7 +1599,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[11]
+	mi := &file_toolserver_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1611,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[11]
+	mi := &file_toolserver_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1624,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Output) GetStream() OutputStream {
@@ -1504,7 +1666,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[12]
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1678,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[12]
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1691,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Progress) GetMessage() string {
@@ -1572,7 +1734,7 @@ type PartialResult struct {
 
 func (x *PartialResult) Reset() {
 	*x = PartialResult{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1746,7 @@ func (x *PartialResult) String() string {
 func (*PartialResult) ProtoMessage() {}
 
 func (x *PartialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1759,7 @@ func (x *PartialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartialResult.ProtoReflect.Descriptor instead.
 func (*PartialResult) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PartialResult) GetContent() []*Content {
@@ -1622,7 +1784,7 @@ type UserMessage struct {
 
 func (x *UserMessage) Reset() {
 	*x = UserMessage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1796,7 @@ func (x *UserMessage) String() string {
 func (*UserMessage) ProtoMessage() {}
 
 func (x *UserMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1809,7 @@ func (x *UserMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserMessage.ProtoReflect.Descriptor instead.
 func (*UserMessage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UserMessage) GetMessage() string {
@@ -1686,7 +1848,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1860,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1873,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Attachment) GetPath() string {
@@ -1745,7 +1907,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1919,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1932,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 // Skipped stands in for events that are no longer kept: because the reader
@@ -1786,7 +1948,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1960,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1973,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Skipped) GetFirst() uint64 {
@@ -1862,7 +2024,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[18]
+	mi := &file_toolserver_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2036,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[18]
+	mi := &file_toolserver_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2049,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Finished) GetOutcome() Outcome {
@@ -2002,7 +2164,7 @@ type HookRun struct {
 
 func (x *HookRun) Reset() {
 	*x = HookRun{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[19]
+	mi := &file_toolserver_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2176,7 @@ func (x *HookRun) String() string {
 func (*HookRun) ProtoMessage() {}
 
 func (x *HookRun) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[19]
+	mi := &file_toolserver_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2189,7 @@ func (x *HookRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRun.ProtoReflect.Descriptor instead.
 func (*HookRun) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HookRun) GetHook() string {
@@ -2088,7 +2250,7 @@ type LostResult struct {
 
 func (x *LostResult) Reset() {
 	*x = LostResult{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[20]
+	mi := &file_toolserver_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2262,7 @@ func (x *LostResult) String() string {
 func (*LostResult) ProtoMessage() {}
 
 func (x *LostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[20]
+	mi := &file_toolserver_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2275,7 @@ func (x *LostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostResult.ProtoReflect.Descriptor instead.
 func (*LostResult) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LostResult) GetOutcome() Outcome {
@@ -2154,7 +2316,7 @@ type ExitStatus struct {
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[21]
+	mi := &file_toolserver_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2328,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[21]
+	mi := &file_toolserver_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2341,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExitStatus) GetReason() ExitReason {
@@ -2229,7 +2391,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[22]
+	mi := &file_toolserver_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2403,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[22]
+	mi := &file_toolserver_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2416,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Failure) GetCode() string {
@@ -2305,7 +2467,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[23]
+	mi := &file_toolserver_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2479,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[23]
+	mi := &file_toolserver_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2492,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Problem) GetPointer() string {
@@ -2360,7 +2522,7 @@ type Cancellation struct {
 
 func (x *Cancellation) Reset() {
 	*x = Cancellation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[24]
+	mi := &file_toolserver_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +2534,7 @@ func (x *Cancellation) String() string {
 func (*Cancellation) ProtoMessage() {}
 
 func (x *Cancellation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[24]
+	mi := &file_toolserver_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2547,7 @@ func (x *Cancellation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
 func (*Cancellation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Cancellation) GetReason() string {
@@ -2415,7 +2577,7 @@ type Truncation struct {
 
 func (x *Truncation) Reset() {
 	*x = Truncation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[25]
+	mi := &file_toolserver_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2589,7 @@ func (x *Truncation) String() string {
 func (*Truncation) ProtoMessage() {}
 
 func (x *Truncation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[25]
+	mi := &file_toolserver_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2602,7 @@ func (x *Truncation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Truncation.ProtoReflect.Descriptor instead.
 func (*Truncation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Truncation) GetTotalBytes() uint64 {
@@ -2482,7 +2644,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[26]
+	mi := &file_toolserver_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2656,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[26]
+	mi := &file_toolserver_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2669,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Usage) GetWaited() *durationpb.Duration {
@@ -2581,17 +2743,26 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\x12approval_requested\x18\r \x01(\v2 .toolserver.v1.ApprovalRequestedH\x00R\x11approvalRequested\x12N\n" +
 	"\x11approval_resolved\x18\x0e \x01(\v2\x1f.toolserver.v1.ApprovalResolvedH\x00R\x10approvalResolved\x12/\n" +
 	"\x06nested\x18P \x01(\v2\x15.toolserver.v1.NestedH\x00R\x06nestedB\x06\n" +
-	"\x04kind\"\xc6\x02\n" +
+	"\x04kind\"\xa0\x03\n" +
 	"\x06Nested\x12\"\n" +
 	"\rchild_loop_id\x18\x01 \x01(\tR\vchildLoopId\x12\x14\n" +
-	"\x05agent\x18\x02 \x01(\tR\x05agent\x120\n" +
+	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05stage\x18\t \x01(\tR\x05stage\x120\n" +
 	"\x05begun\x18\x03 \x01(\v2\x18.toolserver.v1.LoopBegunH\x00R\x05begun\x12.\n" +
 	"\x04turn\x18\x04 \x01(\v2\x18.toolserver.v1.TurnBegunH\x00R\x04turn\x12\x14\n" +
 	"\x04text\x18\x05 \x01(\tH\x00R\x04text\x12/\n" +
 	"\x04call\x18\x06 \x01(\v2\x19.toolserver.v1.NestedCallH\x00R\x04call\x12\x16\n" +
 	"\x05heard\x18\a \x01(\tH\x00R\x05heard\x129\n" +
-	"\bfinished\x18\b \x01(\v2\x1b.toolserver.v1.LoopFinishedH\x00R\bfinishedB\x06\n" +
-	"\x04kind\"C\n" +
+	"\bfinished\x18\b \x01(\v2\x1b.toolserver.v1.LoopFinishedH\x00R\bfinished\x12B\n" +
+	"\rstage_changed\x18\n" +
+	" \x01(\v2\x1b.toolserver.v1.StageChangedH\x00R\fstageChangedB\x06\n" +
+	"\x04kind\"\x98\x01\n" +
+	"\fStageChanged\x12/\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x19.toolserver.v1.StageStateR\x05state\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1d\n" +
+	"\n" +
+	"depends_on\x18\x03 \x03(\tR\tdependsOn\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"C\n" +
 	"\tLoopBegun\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x12\x14\n" +
 	"\x05depth\x18\x02 \x01(\rR\x05depth\"O\n" +
@@ -2717,7 +2888,14 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"cpu_system\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tcpuSystem\x12\"\n" +
 	"\rmax_rss_bytes\x18\x06 \x01(\x04R\vmaxRssBytes\x12\x1c\n" +
-	"\tprocesses\x18\a \x01(\rR\tprocesses*}\n" +
+	"\tprocesses\x18\a \x01(\rR\tprocesses*\x89\x01\n" +
+	"\n" +
+	"StageState\x12\x1b\n" +
+	"\x17STAGE_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13STAGE_STATE_WAITING\x10\x01\x12\x14\n" +
+	"\x10STAGE_STATE_DONE\x10\x02\x12\x16\n" +
+	"\x12STAGE_STATE_FAILED\x10\x03\x12\x17\n" +
+	"\x13STAGE_STATE_SKIPPED\x10\x04*}\n" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
@@ -2776,103 +2954,107 @@ func file_toolserver_v1_event_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_event_proto_rawDescData
 }
 
-var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_toolserver_v1_event_proto_goTypes = []any{
-	(OutputStream)(0),             // 0: toolserver.v1.OutputStream
-	(UserMessageStatus)(0),        // 1: toolserver.v1.UserMessageStatus
-	(HookOutcome)(0),              // 2: toolserver.v1.HookOutcome
-	(ExitReason)(0),               // 3: toolserver.v1.ExitReason
-	(Outcome)(0),                  // 4: toolserver.v1.Outcome
-	(*Event)(nil),                 // 5: toolserver.v1.Event
-	(*Nested)(nil),                // 6: toolserver.v1.Nested
-	(*LoopBegun)(nil),             // 7: toolserver.v1.LoopBegun
-	(*TurnBegun)(nil),             // 8: toolserver.v1.TurnBegun
-	(*NestedCall)(nil),            // 9: toolserver.v1.NestedCall
-	(*LoopFinished)(nil),          // 10: toolserver.v1.LoopFinished
-	(*LoopUsage)(nil),             // 11: toolserver.v1.LoopUsage
-	(*ApprovalRequested)(nil),     // 12: toolserver.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),      // 13: toolserver.v1.ApprovalResolved
-	(*Accepted)(nil),              // 14: toolserver.v1.Accepted
-	(*Started)(nil),               // 15: toolserver.v1.Started
-	(*Output)(nil),                // 16: toolserver.v1.Output
-	(*Progress)(nil),              // 17: toolserver.v1.Progress
-	(*PartialResult)(nil),         // 18: toolserver.v1.PartialResult
-	(*UserMessage)(nil),           // 19: toolserver.v1.UserMessage
-	(*Attachment)(nil),            // 20: toolserver.v1.Attachment
-	(*Heartbeat)(nil),             // 21: toolserver.v1.Heartbeat
-	(*Skipped)(nil),               // 22: toolserver.v1.Skipped
-	(*Finished)(nil),              // 23: toolserver.v1.Finished
-	(*HookRun)(nil),               // 24: toolserver.v1.HookRun
-	(*LostResult)(nil),            // 25: toolserver.v1.LostResult
-	(*ExitStatus)(nil),            // 26: toolserver.v1.ExitStatus
-	(*Failure)(nil),               // 27: toolserver.v1.Failure
-	(*Problem)(nil),               // 28: toolserver.v1.Problem
-	(*Cancellation)(nil),          // 29: toolserver.v1.Cancellation
-	(*Truncation)(nil),            // 30: toolserver.v1.Truncation
-	(*Usage)(nil),                 // 31: toolserver.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*Approval)(nil),              // 33: toolserver.v1.Approval
-	(*ApprovalAnswer)(nil),        // 34: toolserver.v1.ApprovalAnswer
-	(*Verdict)(nil),               // 35: toolserver.v1.Verdict
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
-	(*Content)(nil),               // 37: toolserver.v1.Content
+	(StageState)(0),               // 0: toolserver.v1.StageState
+	(OutputStream)(0),             // 1: toolserver.v1.OutputStream
+	(UserMessageStatus)(0),        // 2: toolserver.v1.UserMessageStatus
+	(HookOutcome)(0),              // 3: toolserver.v1.HookOutcome
+	(ExitReason)(0),               // 4: toolserver.v1.ExitReason
+	(Outcome)(0),                  // 5: toolserver.v1.Outcome
+	(*Event)(nil),                 // 6: toolserver.v1.Event
+	(*Nested)(nil),                // 7: toolserver.v1.Nested
+	(*StageChanged)(nil),          // 8: toolserver.v1.StageChanged
+	(*LoopBegun)(nil),             // 9: toolserver.v1.LoopBegun
+	(*TurnBegun)(nil),             // 10: toolserver.v1.TurnBegun
+	(*NestedCall)(nil),            // 11: toolserver.v1.NestedCall
+	(*LoopFinished)(nil),          // 12: toolserver.v1.LoopFinished
+	(*LoopUsage)(nil),             // 13: toolserver.v1.LoopUsage
+	(*ApprovalRequested)(nil),     // 14: toolserver.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),      // 15: toolserver.v1.ApprovalResolved
+	(*Accepted)(nil),              // 16: toolserver.v1.Accepted
+	(*Started)(nil),               // 17: toolserver.v1.Started
+	(*Output)(nil),                // 18: toolserver.v1.Output
+	(*Progress)(nil),              // 19: toolserver.v1.Progress
+	(*PartialResult)(nil),         // 20: toolserver.v1.PartialResult
+	(*UserMessage)(nil),           // 21: toolserver.v1.UserMessage
+	(*Attachment)(nil),            // 22: toolserver.v1.Attachment
+	(*Heartbeat)(nil),             // 23: toolserver.v1.Heartbeat
+	(*Skipped)(nil),               // 24: toolserver.v1.Skipped
+	(*Finished)(nil),              // 25: toolserver.v1.Finished
+	(*HookRun)(nil),               // 26: toolserver.v1.HookRun
+	(*LostResult)(nil),            // 27: toolserver.v1.LostResult
+	(*ExitStatus)(nil),            // 28: toolserver.v1.ExitStatus
+	(*Failure)(nil),               // 29: toolserver.v1.Failure
+	(*Problem)(nil),               // 30: toolserver.v1.Problem
+	(*Cancellation)(nil),          // 31: toolserver.v1.Cancellation
+	(*Truncation)(nil),            // 32: toolserver.v1.Truncation
+	(*Usage)(nil),                 // 33: toolserver.v1.Usage
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*Approval)(nil),              // 35: toolserver.v1.Approval
+	(*ApprovalAnswer)(nil),        // 36: toolserver.v1.ApprovalAnswer
+	(*Verdict)(nil),               // 37: toolserver.v1.Verdict
+	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(*Content)(nil),               // 39: toolserver.v1.Content
 }
 var file_toolserver_v1_event_proto_depIdxs = []int32{
-	32, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
-	14, // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
-	15, // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
-	16, // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
-	17, // 4: toolserver.v1.Event.progress:type_name -> toolserver.v1.Progress
-	18, // 5: toolserver.v1.Event.partial_result:type_name -> toolserver.v1.PartialResult
-	19, // 6: toolserver.v1.Event.user_message:type_name -> toolserver.v1.UserMessage
-	21, // 7: toolserver.v1.Event.heartbeat:type_name -> toolserver.v1.Heartbeat
-	22, // 8: toolserver.v1.Event.skipped:type_name -> toolserver.v1.Skipped
-	23, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
-	12, // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
-	13, // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
-	6,  // 12: toolserver.v1.Event.nested:type_name -> toolserver.v1.Nested
-	7,  // 13: toolserver.v1.Nested.begun:type_name -> toolserver.v1.LoopBegun
-	8,  // 14: toolserver.v1.Nested.turn:type_name -> toolserver.v1.TurnBegun
-	9,  // 15: toolserver.v1.Nested.call:type_name -> toolserver.v1.NestedCall
-	10, // 16: toolserver.v1.Nested.finished:type_name -> toolserver.v1.LoopFinished
-	11, // 17: toolserver.v1.TurnBegun.usage:type_name -> toolserver.v1.LoopUsage
-	5,  // 18: toolserver.v1.NestedCall.event:type_name -> toolserver.v1.Event
-	11, // 19: toolserver.v1.LoopFinished.usage:type_name -> toolserver.v1.LoopUsage
-	33, // 20: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
-	34, // 21: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
-	35, // 22: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
-	36, // 23: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
-	0,  // 24: toolserver.v1.Output.stream:type_name -> toolserver.v1.OutputStream
-	37, // 25: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
-	1,  // 26: toolserver.v1.UserMessage.status:type_name -> toolserver.v1.UserMessageStatus
-	20, // 27: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
-	4,  // 28: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
-	37, // 29: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
-	27, // 30: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
-	35, // 31: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
-	29, // 32: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
-	30, // 33: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
-	31, // 34: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
-	26, // 35: toolserver.v1.Finished.exit:type_name -> toolserver.v1.ExitStatus
-	25, // 36: toolserver.v1.Finished.lost_result:type_name -> toolserver.v1.LostResult
-	24, // 37: toolserver.v1.Finished.hooks:type_name -> toolserver.v1.HookRun
-	2,  // 38: toolserver.v1.HookRun.outcome:type_name -> toolserver.v1.HookOutcome
-	36, // 39: toolserver.v1.HookRun.took:type_name -> google.protobuf.Duration
-	4,  // 40: toolserver.v1.LostResult.outcome:type_name -> toolserver.v1.Outcome
-	32, // 41: toolserver.v1.LostResult.end_time:type_name -> google.protobuf.Timestamp
-	3,  // 42: toolserver.v1.ExitStatus.reason:type_name -> toolserver.v1.ExitReason
-	36, // 43: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
-	28, // 44: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
-	36, // 45: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
-	36, // 46: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
-	36, // 47: toolserver.v1.Usage.cpu_user:type_name -> google.protobuf.Duration
-	36, // 48: toolserver.v1.Usage.cpu_system:type_name -> google.protobuf.Duration
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	34, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
+	16, // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
+	17, // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
+	18, // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
+	19, // 4: toolserver.v1.Event.progress:type_name -> toolserver.v1.Progress
+	20, // 5: toolserver.v1.Event.partial_result:type_name -> toolserver.v1.PartialResult
+	21, // 6: toolserver.v1.Event.user_message:type_name -> toolserver.v1.UserMessage
+	23, // 7: toolserver.v1.Event.heartbeat:type_name -> toolserver.v1.Heartbeat
+	24, // 8: toolserver.v1.Event.skipped:type_name -> toolserver.v1.Skipped
+	25, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
+	14, // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
+	15, // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
+	7,  // 12: toolserver.v1.Event.nested:type_name -> toolserver.v1.Nested
+	9,  // 13: toolserver.v1.Nested.begun:type_name -> toolserver.v1.LoopBegun
+	10, // 14: toolserver.v1.Nested.turn:type_name -> toolserver.v1.TurnBegun
+	11, // 15: toolserver.v1.Nested.call:type_name -> toolserver.v1.NestedCall
+	12, // 16: toolserver.v1.Nested.finished:type_name -> toolserver.v1.LoopFinished
+	8,  // 17: toolserver.v1.Nested.stage_changed:type_name -> toolserver.v1.StageChanged
+	0,  // 18: toolserver.v1.StageChanged.state:type_name -> toolserver.v1.StageState
+	13, // 19: toolserver.v1.TurnBegun.usage:type_name -> toolserver.v1.LoopUsage
+	6,  // 20: toolserver.v1.NestedCall.event:type_name -> toolserver.v1.Event
+	13, // 21: toolserver.v1.LoopFinished.usage:type_name -> toolserver.v1.LoopUsage
+	35, // 22: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
+	36, // 23: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
+	37, // 24: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
+	38, // 25: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
+	1,  // 26: toolserver.v1.Output.stream:type_name -> toolserver.v1.OutputStream
+	39, // 27: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
+	2,  // 28: toolserver.v1.UserMessage.status:type_name -> toolserver.v1.UserMessageStatus
+	22, // 29: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
+	5,  // 30: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
+	39, // 31: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
+	29, // 32: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
+	37, // 33: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
+	31, // 34: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
+	32, // 35: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
+	33, // 36: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
+	28, // 37: toolserver.v1.Finished.exit:type_name -> toolserver.v1.ExitStatus
+	27, // 38: toolserver.v1.Finished.lost_result:type_name -> toolserver.v1.LostResult
+	26, // 39: toolserver.v1.Finished.hooks:type_name -> toolserver.v1.HookRun
+	3,  // 40: toolserver.v1.HookRun.outcome:type_name -> toolserver.v1.HookOutcome
+	38, // 41: toolserver.v1.HookRun.took:type_name -> google.protobuf.Duration
+	5,  // 42: toolserver.v1.LostResult.outcome:type_name -> toolserver.v1.Outcome
+	34, // 43: toolserver.v1.LostResult.end_time:type_name -> google.protobuf.Timestamp
+	4,  // 44: toolserver.v1.ExitStatus.reason:type_name -> toolserver.v1.ExitReason
+	38, // 45: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	30, // 46: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
+	38, // 47: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
+	38, // 48: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
+	38, // 49: toolserver.v1.Usage.cpu_user:type_name -> google.protobuf.Duration
+	38, // 50: toolserver.v1.Usage.cpu_system:type_name -> google.protobuf.Duration
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_event_proto_init() }
@@ -2904,14 +3086,15 @@ func file_toolserver_v1_event_proto_init() {
 		(*Nested_Call)(nil),
 		(*Nested_Heard)(nil),
 		(*Nested_Finished)(nil),
+		(*Nested_StageChanged)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_event_proto_rawDesc), len(file_toolserver_v1_event_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   27,
+			NumEnums:      6,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
