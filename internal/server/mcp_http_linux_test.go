@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -226,7 +227,8 @@ func newIssuer(t *testing.T, resource func() string) *issuer {
 			i.refreshes++
 			ok = ok && r.Form.Get("refresh_token") == "renews"
 		case "client_credentials":
-			ok = ok && r.Form.Get("scope") == "read call"
+			scopes := strings.Fields(r.Form.Get("scope")) // in any order
+			ok = ok && len(scopes) == 2 && slices.Contains(scopes, "read") && slices.Contains(scopes, "call")
 		default:
 			ok = false
 		}
