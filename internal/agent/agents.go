@@ -291,7 +291,7 @@ func (a *Agents) at(env tools.Env) *loop {
 
 // enter counts a loop that begins, and gives it a connection.
 func (a *Agents) enter(l *loop, env tools.Env) error {
-	who := auth.Principal{Name: env.Principal, Tenant: env.Tenant, OnBehalfOf: cmp.Or(env.OnBehalfOf, env.Principal), Roles: auth.Agent}
+	who := auth.Principal{Name: env.Principal, Tenant: env.Tenant, OnBehalfOf: cmp.Or(env.OnBehalfOf, env.Principal), MaxMode: env.MaxMode, Roles: auth.Agent}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.connect == nil || a.base.Err() != nil {

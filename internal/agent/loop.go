@@ -39,6 +39,7 @@ type loop struct {
 	began      time.Time
 	cancel     context.CancelCauseFunc
 	done       chan struct{} // closed when nothing of it runs
+	withheld   string        // files that its git worktree does not have, as git lists them
 
 	mu        sync.Mutex
 	messages  []string // that were said to it, and not heard yet
