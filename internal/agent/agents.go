@@ -8,12 +8,15 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -44,6 +47,13 @@ type Options struct {
 	// Ours returns what a tool is called here that has a name in any system; nothing where
 	// nobody knows it.
 	Ours func(name string) []string
+
+	// Mask, if set, returns a text without the secrets in it. What models write is masked
+	// before anybody is told.
+	Mask func(text string) string
+
+	// Logger is told of mistakes of the server; nil: nobody is.
+	Logger *zap.Logger
 }
 
 // Agents are those of the operator, and their loops. Its methods are safe for concurrent
@@ -84,6 +94,9 @@ const (
 // New returns the agents of a configuration. They can be given tasks once they are
 // connected.
 func New(config Config, options Options) *Agents {
+	if options.Logger == nil {
+		options.Logger = zap.NewNop()
+	}
 	a := &Agents{
 		config: config.WithDefaults(), options: options, files: newFiles(config.Folders),
 		loops: make(map[string]*loop), connections: make(map[auth.Principal]*connection), watched: make(map[session]bool),
@@ -261,7 +274,10 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	work := &Task{
 		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, Summarize: task.Context.Strategy == agent.Digest, Said: l.remember, ResultSchema: task.ResultSchema,
-		Conn: l.conn, Steering: l.steering, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal,
+		Conn: l.conn, Steering: l.steering, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: string(auth.NewOwner(env.Tenant, env.Principal)),
+		Broken: func(reason any) {
+			a.options.Logger.Error("agent panicked", zap.String("agent", l.id), zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
+		},
 	}
 	a.atWork.Go(func() {
 		defer unwatch()

@@ -110,6 +110,14 @@ func (l *loop) tell(u *Update) {
 	if len(followers) == 0 {
 		return
 	}
+	if mask := l.agents.options.Mask; mask != nil {
+		switch kind := u.GetKind().(type) { // the rest went through the door, and is masked there
+		case *pb.Nested_Text:
+			kind.Text = mask(kind.Text)
+		case *pb.Nested_Call:
+			kind.Call.Input, kind.Call.Error = mask(kind.Call.Input), mask(kind.Call.Error)
+		}
+	}
 	encoded, err := proto.Marshal(u)
 	if err != nil {
 		return // some text of a model that is no text
