@@ -235,7 +235,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 	job.Tool, job.Version, job.Policy = entry.Spec.Name, entry.Spec.Version, p.Version()
 	subject := a.Subject(s, entry, job.MaxMode, job.OnBehalfOf)
 	env := a.Env(s, p.Restrictions(subject), job.CallID)
-	env.Answer, env.Measure, env.OnBehalfOf = job.Answer, job.Measure, job.OnBehalfOf
+	env.Answer, env.Measure, env.OnBehalfOf, env.MaxMode = job.Answer, job.Measure, job.OnBehalfOf, job.MaxMode
 	call, err := decodeInput(entry, env, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		if input.Problem == nil {

@@ -73,9 +73,15 @@ type Task struct {
 	// Conn calls the server as the one whom the task is for.
 	Conn grpc.ClientConnInterface
 
-	// Principal is whose budget it counts against. OnBehalfOf is for whom it works; empty: for
-	// itself.
-	Principal, OnBehalfOf string
+	// Principal is whose budget it counts against, as an [auth.Owner]: principals of two
+	// tenants may have the same name.
+	Principal string
+
+	// OnBehalfOf is for whom it works; empty: for itself.
+	OnBehalfOf string
+
+	// Broken is told of a panic, which ends the task and nothing else.
+	Broken func(reason any)
 
 	// Steering returns what was said to the agent since it was last asked, and the report
 	// that the tool summary has taken; nil where there is none.

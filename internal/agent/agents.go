@@ -8,12 +8,15 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -44,6 +47,13 @@ type Options struct {
 	// Ours returns what a tool is called here that has a name in any system; nothing where
 	// nobody knows it.
 	Ours func(name string) []string
+
+	// Mask, if set, returns a text without the secrets in it. What models write is masked
+	// before anybody is told.
+	Mask func(text string) string
+
+	// Logger is told of mistakes of the server; nil: nobody is.
+	Logger *zap.Logger
 }
 
 // Agents are those of the operator, and their loops. Its methods are safe for concurrent
@@ -85,6 +95,9 @@ const (
 // New returns the agents of a configuration. They can be given tasks once they are
 // connected.
 func New(config Config, options Options) *Agents {
+	if options.Logger == nil {
+		options.Logger = zap.NewNop()
+	}
 	a := &Agents{
 		config: config.WithDefaults(), options: options, files: newFiles(config.Folders),
 		loops: make(map[string]*loop), connections: make(map[auth.Principal]*connection), watched: make(map[session]bool),
@@ -286,7 +299,10 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	work := &Task{
 		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, Summarize: task.Context.Strategy == agent.Digest, Said: l.remember, ResultSchema: task.ResultSchema,
-		Conn: l.conn, Steering: l.steering, News: l.news, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal, OnBehalfOf: env.OnBehalfOf,
+		Conn: l.conn, Steering: l.steering, News: l.news, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: string(auth.NewOwner(env.Tenant, env.Principal)), OnBehalfOf: env.OnBehalfOf,
+		Broken: func(reason any) {
+			a.options.Logger.Error("agent panicked", zap.String("agent", l.id), zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
+		},
 	}
 	a.atWork.Go(func() {
 		defer unwatch()
@@ -350,7 +366,7 @@ func (a *Agents) at(env tools.Env) *loop {
 
 // enter counts a loop that begins, and gives it a connection.
 func (a *Agents) enter(l *loop, env tools.Env) error {
-	who := auth.Principal{Name: env.Principal, Tenant: env.Tenant, OnBehalfOf: cmp.Or(env.OnBehalfOf, env.Principal), Roles: auth.Agent}
+	who := auth.Principal{Name: env.Principal, Tenant: env.Tenant, OnBehalfOf: cmp.Or(env.OnBehalfOf, env.Principal), MaxMode: env.MaxMode, Roles: auth.Agent}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.connect == nil || a.base.Err() != nil {

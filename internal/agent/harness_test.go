@@ -108,6 +108,7 @@ type world struct {
 	t         *testing.T
 	workspace string
 	agents    *agent.Agents
+	connect   func(auth.Principal) (service.Conn, error)
 	model     *script
 	tools     pb.ToolServiceClient
 	sessions  pb.SessionServiceClient
@@ -115,13 +116,17 @@ type world struct {
 	serving   pb.AgentServiceClient
 }
 
+// secret is what nobody is told.
+const secret = "sk-of-the-provider"
+
 // newWorld serves agents whose model says what say says.
 func newWorld(t *testing.T, config agent.Config, mode tools.Mode, say func(int, *model.Request) answer) *world {
 	t.Helper()
 	w := &world{t: t, workspace: t.TempDir(), model: &script{say: say}}
+	mask := func(text string) string { return strings.ReplaceAll(text, secret, "[masked]") }
 	registry := new(tools.Registry)
 	w.agents = agent.New(config, agent.Options{
-		Endpoints: []string{"main"},
+		Endpoints: []string{"main"}, Mask: mask,
 		Model: func(name string) (model.Model, error) {
 			if name != "" && name != "main" {
 				return nil, errors.New("there is no endpoint " + name)
@@ -151,6 +156,7 @@ func newWorld(t *testing.T, config agent.Config, mode tools.Mode, say func(int, 
 		t.Fatal(err)
 	}
 	w.agents.Connect(server.Connect)
+	w.connect = server.Connect
 	conn, err := server.Connect(auth.Principal{Name: auth.Local.Name, OnBehalfOf: auth.Local.Name})
 	if err != nil {
 		t.Fatal(err)

@@ -40,6 +40,7 @@ type loop struct {
 	cancel     context.CancelCauseFunc
 	done       chan struct{} // closed when nothing of it runs
 	news       chan struct{} // has room for one; filled when steering has something
+	withheld   string        // files that its git worktree does not have, as git lists them
 
 	mu        sync.Mutex
 	messages  []string // that were said to it, and not heard yet
@@ -109,6 +110,14 @@ func (l *loop) tell(u *Update) {
 	l.mu.Unlock()
 	if len(followers) == 0 {
 		return
+	}
+	if mask := l.agents.options.Mask; mask != nil {
+		switch kind := u.GetKind().(type) { // the rest went through the door, and is masked there
+		case *pb.Nested_Text:
+			kind.Text = mask(kind.Text)
+		case *pb.Nested_Call:
+			kind.Call.Input, kind.Call.Error = mask(kind.Call.Input), mask(kind.Call.Error)
+		}
 	}
 	encoded, err := proto.Marshal(u)
 	if err != nil {

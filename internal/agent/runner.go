@@ -34,14 +34,16 @@ type work struct {
 	messages []model.Message
 	report   Report
 	idle     int // turns in a row that brought nothing
+	said     int // bytes of messages
 }
 
 // maxIdle is how many turns in a row may bring nothing: neither a call nor a text that is whole.
 const maxIdle = 3
 
 // Run asks the model and makes its calls until it reports, or a limit is reached.
-func (r *modelRunner) Run(ctx context.Context, task *Task, tell func(*Update)) (Report, error) {
+func (r *modelRunner) Run(ctx context.Context, task *Task, tell func(*Update)) (_ Report, err error) {
 	w := &work{Task: task, model: r.model, tell: tell, limits: task.Agent.Limits.withDefaults(), client: pb.NewToolServiceClient(task.Conn)}
+	defer w.survive(&err)
 	if w.Before != "" && w.Summarize {
 		if err := w.digest(ctx); err != nil {
 			return w.report, err
@@ -67,6 +69,8 @@ func (w *work) spent() error {
 	switch l := w.limits; {
 	case used.Turns >= l.Turns:
 		return tools.Failf("turn_limit", "The agent %s was not done after %d turns, which is as many as it may take. Give it a smaller task, or do the rest yourself.", name, used.Turns)
+	case w.said > maxConversation:
+		return tools.Failf("conversation_limit", "The agent %s was not done when its conversation had %d bytes: it may have %d. Give it a smaller task, or do the rest yourself.", name, w.said, maxConversation)
 	case l.Tokens > 0 && used.Usage.Input+used.Usage.Output >= int64(l.Tokens):
 		return tools.Failf("token_limit", "The agent %s was not done after %d tokens: it may use %d. Give it a smaller task, or do the rest yourself.", name, used.Usage.Input+used.Usage.Output, l.Tokens)
 	case l.Dollars > 0 && used.Usage.Dollars >= float64(l.Dollars):
@@ -117,6 +121,7 @@ func (w *work) turn(ctx context.Context) (done bool, err error) {
 		w.report.Text = strings.TrimSpace(text)
 	}
 	w.messages = append(w.messages, model.Message{FromModel: true, Text: text, Calls: calls})
+	w.said += sizeOf(&w.messages[len(w.messages)-1])
 	heard, summary := w.Steering()
 	if summary != nil {
 		w.report.Text, w.report.Result = summary.Text, summary.Result
@@ -148,9 +153,38 @@ func (w *work) turn(ctx context.Context) (done bool, err error) {
 	if err == nil {
 		err = ctx.Err()
 	}
+	w.said += sizeOf(&next)
 	w.messages = append(w.messages, next)
 	w.say(heard)
 	return false, err
+}
+
+// sizeOf returns how many bytes a message has.
+func sizeOf(m *model.Message) int {
+	n := len(m.Text)
+	for _, c := range m.Calls {
+		n += len(c.ID) + len(c.Tool) + len(c.Input)
+	}
+	for _, r := range m.Results {
+		for _, c := range r.Content {
+			switch c := c.(type) {
+			case toolcall.Text:
+				n += len(c)
+			case toolcall.Image:
+				n += len(c.Data)
+			}
+		}
+	}
+	return n
+}
+
+// survive makes a panic an error: what a model or a provider sent ends its loop and nothing
+// else.
+func (w *work) survive(err *error) {
+	if reason := recover(); reason != nil {
+		w.Broken(reason)
+		*err = tools.Failf("internal", "The agent %s broke down by a mistake of the server. The operator finds the reason in the server's log under %s.", w.Agent.Name, w.ID)
+	}
 }
 
 // nudge returns what a model is told that brought nothing, or the failure of one that does

@@ -18,10 +18,12 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// Bounds of what a model writes in one turn.
+// Bounds of what a model writes in one turn, and of all that was said in a loop: no provider
+// takes more.
 const (
-	maxCalls   = 200
-	maxWritten = 1 << 20 // bytes of text
+	maxCalls        = 200
+	maxWritten      = 1 << 20 // bytes of text
+	maxConversation = 32 << 20
 )
 
 // A turn is one answer of a model, and what came of its calls. Each call is sent when it is
@@ -35,6 +37,7 @@ type turn struct {
 	unread strings.Builder // what is wrong with calls that cannot be told from text
 	calls  []*called
 	made   int // that were sent
+	wrong  int // calls that are in unread
 
 	pending strings.Builder // text that nobody was told yet
 	told    time.Time
@@ -139,7 +142,10 @@ func (t *turn) refuse(c *called, why string) {
 func (t *turn) broken(b toolcall.Broken) {
 	if b.ID == "" { // its dialect has none: it is part of the text
 		t.text.WriteString(b.Raw[:min(len(b.Raw), max(0, maxWritten-t.text.Len()))])
-		t.unread.WriteString(b.Message + "\n")
+		if t.wrong++; t.wrong > maxCalls {
+			return // it does not read what it is told
+		}
+		t.unread.WriteString(short(b.Message, maxText) + "\n")
 		t.tell(&Update{Kind: &pb.Nested_Call{Call: &pb.NestedCall{Tool: short(b.Tool, maxName), Input: short(b.Raw, maxText), Error: short(b.Message, maxText)}}})
 		return
 	}
@@ -175,7 +181,8 @@ func (t *turn) begin() error {
 }
 
 // receive takes what happens to the calls, until all have ended.
-func (t *turn) receive() error {
+func (t *turn) receive() (err error) {
+	defer t.survive(&err)
 	for {
 		response, err := t.stream.Recv()
 		if errors.Is(err, io.EOF) {

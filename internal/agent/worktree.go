@@ -31,7 +31,11 @@ func (l *loop) branch() (branch, dir string) { return "agent/" + l.id, filepath.
 // and asked about, like one that the caller makes itself.
 func (l *loop) isolate(ctx context.Context) error {
 	branch, dir := l.branch()
-	out, err := l.git(ctx, fmt.Sprintf("git worktree add --quiet -b %s %s HEAD", branch, dir), "Make a git worktree for the agent "+l.definition.Name)
+	out, taken, err := l.git(ctx, fmt.Sprintf("git worktree add --quiet -b %s %s HEAD", branch, dir), "Make a git worktree for the agent "+l.definition.Name)
+	if err == nil && taken {
+		l.withheld, _, err = l.git(ctx, fmt.Sprintf("git -C %s ls-files --deleted", dir), "Find out what the agent "+l.definition.Name+" does not get")
+		out = l.withheld
+	}
 	if err != nil {
 		return tools.Failf("isolation_failed", "There is no git worktree for the agent: %v %.1000s", err, out)
 	}
@@ -46,8 +50,9 @@ var settleScript string
 // is to say.
 func (l *loop) settle(ctx context.Context, merge bool) (kept, note string) {
 	branch, dir := l.branch()
-	script := fmt.Sprintf("branch=%s dir=%s merge=%t\n%s", branch, dir, merge, settleScript)
-	out, err := l.git(ctx, script, "Take over what the agent "+l.definition.Name+" changed")
+	withheld := strings.ReplaceAll(strings.TrimSpace(l.withheld), "'", `'\''`)
+	script := fmt.Sprintf("branch=%s dir=%s merge=%t withheld='%s'\n%s", branch, dir, merge, withheld, settleScript)
+	out, _, err := l.git(ctx, script, "Take over what the agent "+l.definition.Name+" changed")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	switch last := lines[len(lines)-1]; {
 	case err != nil:
@@ -60,17 +65,18 @@ func (l *loop) settle(ctx context.Context, merge bool) (kept, note string) {
 	return branch, ""
 }
 
-// git runs a command in the session of the caller, and returns what it wrote.
-func (l *loop) git(ctx context.Context, command, purpose string) (string, error) {
+// git runs a command in the session of the caller, and returns what it wrote, and whether
+// the sandbox took something back of what it did.
+func (l *loop) git(ctx context.Context, command, purpose string) (_ string, taken bool, _ error) {
 	input, err := json.Marshal(map[string]string{"command": command, "description": purpose})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	stream, err := pb.NewToolServiceClient(l.conn).ExecuteTool(ctx, &pb.ExecuteToolRequest{
 		SessionId: l.parent.id, Tool: "bash", InputJson: input, Purpose: purpose, OnDisconnect: pb.OnDisconnect_ON_DISCONNECT_CANCEL,
 	})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	var out strings.Builder
 	shown := &called{id: "git", room: maxOutput}
@@ -79,10 +85,10 @@ func (l *loop) git(ctx context.Context, command, purpose string) (string, error)
 	for {
 		response, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return out.String(), errors.New("its end is not known")
+			return out.String(), false, errors.New("its end is not known")
 		}
 		if err != nil {
-			return out.String(), err
+			return out.String(), false, err
 		}
 		event := response.GetEvent()
 		if data := event.GetOutput().GetData(); out.Len() < maxWritten {
@@ -91,10 +97,10 @@ func (l *loop) git(ctx context.Context, command, purpose string) (string, error)
 		f := event.GetFinished()
 		teller.pass(shown, event)
 		if f != nil && f.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
-			return out.String(), errors.New(f.GetFailure().GetMessage())
+			return out.String(), false, errors.New(f.GetFailure().GetMessage())
 		}
 		if f != nil {
-			return out.String(), nil
+			return out.String(), len(f.GetWarnings()) > 0, nil
 		}
 	}
 }

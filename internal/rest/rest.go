@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	gateway "github.com/toolserver/toolserver/internal/rest/gateway/toolserver/v1"
 	"github.com/toolserver/toolserver/internal/site"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -47,6 +48,10 @@ type Config struct {
 		grpc.ClientConnInterface
 		io.Closer
 	}
+
+	// Authenticator, if set, knows who is somebody: the same that the chain asks about every
+	// call.
+	Authenticator auth.Authenticator
 
 	// Site keeps other sites out.
 	Site site.Guard
@@ -127,12 +132,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		controller.SetReadDeadline(time.Now().Add(drainTime))
 		io.CopyN(io.Discard, body, maxMessage)
 	}(r.Body)
+	if !h.knows(r) {
+		r.Body = http.NoBody // what strangers send is not kept, nor waited for: the chain refuses them in its own words
+	}
 	if after := r.Header.Get("Last-Event-ID"); after != "" && r.Method == http.MethodGet {
 		query := r.URL.Query()
 		query.Set("after_sequence", after)
 		r.URL.RawQuery = query.Encode()
 	}
 	h.mux.ServeHTTP(&patientWriter{w, controller}, r)
+}
+
+// knows reports whether a request is of somebody.
+func (h *Handler) knows(r *http.Request) bool {
+	if h.config.Authenticator == nil {
+		return true
+	}
+	_, err := h.config.Authenticator.Authenticate(r.Context(), auth.Credentials{Authorization: r.Header.Values("Authorization"), TLS: r.TLS})
+	return err == nil
 }
 
 type connKey struct{} // grpc.ClientConnInterface

@@ -19,13 +19,14 @@ import (
 
 // openAgents returns the agents of a configuration, and offers the tools that give them
 // tasks. Close them after use.
-func openAgents(c *config.Config, registry *tools.Registry, logger *zap.Logger) (*agent.Agents, error) {
+func openAgents(c *config.Config, registry *tools.Registry, mask func(string) string, logger *zap.Logger) (*agent.Agents, error) {
 	table, err := model.New(c.Models, model.Options{})
 	if err != nil {
 		return nil, err
 	}
 	agents := agent.New(c.Agents, agent.Options{
 		Model: func(name string) (model.Model, error) { return table.Endpoint(name) }, Endpoints: table.Names(), Done: table.Close, Ours: func(name string) []string { return ours(registry, name) },
+		Mask: mask, Logger: logger,
 		Changed: func(a *agent.Agents) { registry.Replace(agentSource, agenttools.Tools(a, a.Unavailable())...) }, // which it took before
 	})
 	for _, wrong := range agents.Wrong() {

@@ -47,7 +47,7 @@ func serveHTTP(c *config.Config, access *config.Access, server *service.Server, 
 	s.mcp = edge.New(edge.Config{Forward: server.Forward, Authenticator: access.Authenticator, Version: version.Text(), Limits: c.HTTP.MCP, Site: guard})
 	paths := http.NewServeMux()
 	paths.Handle(edge.Path, s.mcp)
-	paths.Handle("/", rest.New(rest.Config{Forward: server.Forward, Site: guard}))
+	paths.Handle("/", rest.New(rest.Config{Forward: server.Forward, Authenticator: access.Authenticator, Site: guard}))
 	s.http = &http.Server{
 		Handler:           measured(shared(paths, guard.Origins), metrics),
 		ErrorLog:          zap.NewStdLog(logger),

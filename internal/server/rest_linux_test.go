@@ -184,6 +184,8 @@ func TestRESTRefuses(t *testing.T) {
 		{"POST", "/v1/executions", `{"tol":"x"}`, 400, `unknown field \"tol\"`, nil},
 		{"POST", "/v1/executions", "tool=read_file", 400, "the body is not JSON", []string{"Content-Type", "application/x-www-form-urlencoded"}},
 		{"POST", "/v1/executions", `{"tool":"read_file","purpose":"` + strings.Repeat("x", 17<<20) + `"}`, 400, "more than", nil},
+		{"POST", "/v1/executions", `{"tool":"read_file","purpose":"` + strings.Repeat("x", 5<<20) + `"}`, 429, "want at most 4194304", nil}, // as by gRPC
+		{"POST", "/v1/files/content", `{"header":{"path":"a"}}{"data":"` + strings.Repeat("aaaa", 2<<20) + `"}`, 429, "want at most 4194304", nil},
 		{"POST", "/v1/executions", strings.Repeat("[", 1<<20), 400, "the body is not JSON", nil},
 		{"GET", "/v1/executions/none", "", 404, "none", nil},
 		{"GET", "/v1/sessions/other", "", 404, "other", nil},
@@ -225,6 +227,21 @@ func TestRESTAuthenticates(t *testing.T) {
 	}
 	if response, text := s.ask("GET", "/v1/server", "", "Authorization", "Bearer "+token); response.StatusCode != http.StatusOK || !strings.Contains(text, `"principal":"ann"`) {
 		t.Errorf("%s: %s", response.Status, text)
+	}
+	for _, path := range []string{"/v1/executions", "/v1/batches", "/v1/files/content"} { // nothing of a stranger is read
+		if response, text := s.ask("POST", path, "{no JSON"); response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: %s: %s", path, response.Status, text)
+		}
+	}
+	endless, end := io.Pipe() // nor waited for
+	defer end.Close()
+	response, err := http.Post(s.url+"/v1/files/content", "application/json", endless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusUnauthorized {
+		t.Error(response.Status)
 	}
 	if response, text := s.ask("GET", "/v1/stops", "", "Authorization", "Bearer "+token); response.StatusCode != http.StatusForbidden {
 		t.Errorf("%s: %s", response.Status, text)

@@ -102,7 +102,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if err := registry.Replace("builtin", withMaxTimeout(builtin.tools(), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
-	agents, err := openAgents(c, registry, logger)
+	agents, err := openAgents(c, registry, func(text string) string { return masker().String(text) }, logger)
 	if err != nil {
 		return nil, err
 	}

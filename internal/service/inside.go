@@ -76,11 +76,12 @@ type inside struct {
 	running sync.WaitGroup // calls
 }
 
-// newInside returns an inside to register services in, which server has as well.
-func newInside(server *grpc.Server, links []link, handler stats.Handler) *inside {
+// newInside returns an inside to register services in, which server has as well. A message
+// has no more bytes than one over the network may have.
+func newInside(server *grpc.Server, links []link, handler stats.Handler, maxMessage int) *inside {
 	in := &inside{server: server}
 	in.over, in.cutOff = context.WithCancel(context.Background())
-	in.channel.WithCloner(wireCloner{newCodec()})
+	in.channel.WithCloner(wireCloner{newCodec(), maxMessage})
 	in.channel.WithServerUnaryInterceptor(in.unary(links))
 	in.channel.WithServerStreamInterceptor(in.stream(links))
 	if handler != nil {
@@ -165,17 +166,33 @@ type streamFrom struct {
 func (s *streamFrom) Context() context.Context { return s.ctx }
 
 // wireCloner has messages cross as they would over the network: as bytes.
-type wireCloner struct{ codec }
+type wireCloner struct {
+	codec
+	max int // bytes of a message
+}
 
 // Clone returns the bytes of a message, for Copy.
-func (c wireCloner) Clone(message any) (any, error) { return c.Marshal(message) }
+func (c wireCloner) Clone(message any) (any, error) { return c.bounded(message) }
+
+// bounded returns the bytes of a message that is not too large.
+func (c wireCloner) bounded(message any) (mem.BufferSlice, error) {
+	data, err := c.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	if n := data.Len(); n > c.max {
+		data.Free()
+		return nil, status.Errorf(codes.ResourceExhausted, "a message has %d bytes: want at most %d", n, c.max)
+	}
+	return data, nil
+}
 
 // Copy reads into a message what is the bytes of another, or another.
 func (c wireCloner) Copy(to, from any) error {
 	data, ok := from.(mem.BufferSlice)
 	if !ok {
 		var err error
-		if data, err = c.Marshal(from); err != nil {
+		if data, err = c.bounded(from); err != nil {
 			return err
 		}
 	}

@@ -238,7 +238,7 @@ func New(config Config) (*Server, error) {
 		options = append(options, grpc.Creds(credentials.NewTLS(config.TLS)))
 	}
 	s.grpc = grpc.NewServer(options...)
-	s.inside = newInside(s.grpc, links, handler)
+	s.inside = newInside(s.grpc, links, handler, int(config.Wire.WithDefaults().MaxMessageBytes))
 
 	tools := &toolService{server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor}
 	pb.RegisterToolServiceServer(s.inside, tools)

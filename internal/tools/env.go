@@ -23,6 +23,10 @@ type Env struct {
 	// call is for; empty: the principal itself.
 	Tenant, Principal, OnBehalfOf string
 
+	// MaxMode is the most permissive mode that the caller may have, and with it whoever
+	// calls on its behalf; 0: that of its session.
+	MaxMode Mode
+
 	// Workspace holds the files of the session.
 	Workspace *workspace.Workspace
 
