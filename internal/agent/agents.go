@@ -489,7 +489,7 @@ func (a *Agents) Find(env tools.Env, id string) (agent.Loop, error) {
 	a.mu.Lock()
 	l := a.loops[id]
 	a.mu.Unlock()
-	if l != nil && l.parent == (session{env.Tenant, env.Principal, env.SessionID}) {
+	if l != nil && l.begunBy(env) {
 		return l, nil
 	}
 	var ids []string
@@ -502,13 +502,17 @@ func (a *Agents) Find(env tools.Env, id string) (agent.Loop, error) {
 	return nil, tools.Failf("no_such_loop", "There is no agent %.64q%s This session has begun: %s.", id, cmp.Or(nearest.Hint(nearest.Names(id, ids)), "."), strings.Join(ids[:min(20, len(ids))], ", "))
 }
 
+// begunBy reports whether the session of env began the loop, for the same user.
+func (l *loop) begunBy(env tools.Env) bool {
+	return l.parent == (session{env.Tenant, env.Principal, env.SessionID}) && l.who.OnBehalfOf == cmp.Or(env.OnBehalfOf, env.Principal)
+}
+
 // Loops returns what the session of env began, the newest first.
 func (a *Agents) Loops(env tools.Env) []agent.Status {
-	of := session{env.Tenant, env.Principal, env.SessionID}
 	var list []agent.Status
 	a.mu.Lock()
 	for _, l := range a.loops {
-		if l.parent == of {
+		if l.begunBy(env) {
 			list = append(list, l.Status())
 		}
 	}

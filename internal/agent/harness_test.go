@@ -109,6 +109,7 @@ type world struct {
 	workspace string
 	agents    *agent.Agents
 	connect   func(auth.Principal) (service.Conn, error)
+	own       grpc.ClientConnInterface // of the caller
 	model     *script
 	tools     pb.ToolServiceClient
 	sessions  pb.SessionServiceClient
@@ -167,6 +168,7 @@ func newWorld(t *testing.T, config agent.Config, mode tools.Mode, say func(int, 
 		cancel()
 		server.Shutdown(ctx)
 	})
+	w.own = conn
 	w.use(conn)
 	return w
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/agent"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -53,6 +54,19 @@ func TestBackground(t *testing.T) {
 	if _, end := w.run("agent_status", `{}`); !strings.Contains(text(end), id+"  reviewer  running") {
 		t.Error(text(end))
 	}
+	other, err := w.connect(auth.Principal{Name: auth.Local.Name, OnBehalfOf: "somebody else"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	w.use(other) // who shares the session
+	for _, input := range []string{`agent_send {"to":"` + id + `","content":"Remove them."}`, `agent_status {"id":"` + id + `"}`, `agent_stop {"id":"` + id + `"}`} {
+		tool, input, _ := strings.Cut(input, " ")
+		if _, end := w.run(tool, input); end.GetOutcome() != pb.Outcome_OUTCOME_FAILED || strings.Contains(text(end), "reviewer") {
+			t.Errorf("%s: %v", tool, end)
+		}
+	}
+	w.use(w.own)
 	close(goOn)
 	for range 2 {
 		_, end := w.run("agent_status", `{"id":"`+id+`","wait_ms":60000}`)
