@@ -21,7 +21,7 @@ import (
 // where the client can do that and the caller may answer; else the question waits for
 // somebody else, and the client is told.
 func (c *call) ask(a *pb.Approval) {
-	waits := fmt.Sprintf("%s waits for an approval, until %s at the latest: \"toolserver approvals\" shows and answers it, as %s.",
+	waits := fmt.Sprintf("%s waits for an approval, until %s at the latest: \"toolserver approvals watch\" shows and answers it, as %s.",
 		a.GetTool(), a.GetExpireTime().AsTime().Format("15:04:05 MST"), a.GetApprovalId())
 	switch {
 	case c.task != "" && c.pendingFor(c.outgoing, a.GetExecutionId()).GetApprovalId() != a.GetApprovalId():
