@@ -118,6 +118,13 @@ func textOf(a *pb.Approval) string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "%s needs approval by %s: %s\n", a.GetTool(), a.GetVerdict().GetRule(), a.GetVerdict().GetReason())
+	if chain := a.GetChain(); len(chain) > 0 {
+		var agents []string
+		for _, link := range chain {
+			agents = append(agents, link.GetAgent())
+		}
+		fmt.Fprintf(&b, "It is a call of an agent: %s.\n", strings.Join(agents, ", which asked "))
+	}
 	if a.GetPurpose() != "" {
 		b.WriteString("Purpose, as the agent tells it:\n")
 		quote(&b, a.GetPurpose())
