@@ -7,7 +7,8 @@
 //	go run ./examples/modelserver -listen 127.0.0.1:8670 examples/modelserver/script.json
 //
 // The file is a list of turns, the first for a conversation in which the model has said
-// nothing yet. In the configuration of a server, an entry of models has url
+// nothing yet. A turn has text, and calls, each with tool and input; or the status of an error
+// that the provider answers with, such as 401. In the configuration of a server, an entry of models has url
 // http://127.0.0.1:8670/v1 with format openai, or without /v1 with format anthropic, any model
 // and any key.
 package main
@@ -29,6 +30,12 @@ import (
 func main() {
 	log.SetFlags(0)
 	listen := flag.String("listen", "127.0.0.1:8670", "address to serve on")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), `modelserver [-listen ADDRESS] FILE serves a model that says what FILE has it say: a list of turns, such as
+  [{"text": "I look.", "calls": [{"tool": "list_dir", "input": {"path": "."}}]}, {"text": "Done."}]
+`)
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("want the file with the script, and there is none: modelserver [-listen ADDRESS] FILE")

@@ -145,16 +145,8 @@ func (a *Agents) Wrong() []string { return a.files.Wrong() }
 // definitions returns the agents there are now, those of the configuration first, and a number that
 // changes when they do.
 func (a *Agents) definitions() (list []*Definition, revision uint64) {
-	for i := range a.config.List {
-		list = append(list, &a.config.List[i])
-	}
 	files, revision := a.files.All()
-	for _, d := range files {
-		if !slices.ContainsFunc(list[:len(a.config.List)], func(o *Definition) bool { return strings.EqualFold(o.Name, d.Name) }) {
-			list = append(list, d)
-		}
-	}
-	return list, revision
+	return a.config.with(files), revision
 }
 
 // All returns the agents there are, by name.

@@ -146,22 +146,47 @@ func (on Machine) check(d *Definition, fault func(key, format string, args ...an
 	}
 	for _, name := range d.Tools {
 		if name = bare(name); on.Knows != nil && !isPattern(name) && !on.Knows(name) {
-			fault("tools", "there is no tool %.64q", name)
+			fault("tools", "there is no tool %.64q: \"toolserver tools\" lists those there are", name)
 		}
 	}
+}
+
+// All returns the agents of the list, and those that can be read of the folders.
+func (c Config) All() []*Definition {
+	files, _ := newFiles(c.Folders).All()
+	return c.with(files)
+}
+
+// with returns the agents of the list and those of files.
+func (c Config) with(files []*Definition) (all []*Definition) {
+	for i := range c.List {
+		all = append(all, &c.List[i])
+	}
+	for _, d := range files {
+		if !c.lists(d.Name) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// lists reports whether the list has an agent of that name, which is the one that counts.
+func (c Config) lists(name string) bool {
+	return slices.ContainsFunc(c.List, func(d Definition) bool { return strings.EqualFold(d.Name, name) })
 }
 
 // Wrong returns what is wrong with the files of folders, each with its path, and which of
 // what definitions name is not there.
 func (c Config) Wrong(on Machine) []string {
 	files := newFiles(c.Folders)
-	wrong := files.Wrong()
-	all, _ := files.All()
-	all = slices.Clip(all)
-	for i := range c.List {
-		all = append(all, &c.List[i])
+	wrong := slices.Clip(files.Wrong())
+	read, _ := files.All()
+	for _, d := range read {
+		if c.lists(d.Name) {
+			wrong = append(wrong, fmt.Sprintf("agent %s: agents.list has one of that name, so that the file does not count", d.Name))
+		}
 	}
-	for _, d := range all {
+	for _, d := range c.with(read) {
 		on.check(d, func(key, format string, args ...any) {
 			wrong = append(wrong, fmt.Sprintf("agent %s: %s: %s", d.Name, key, fmt.Sprintf(format, args...)))
 		})

@@ -44,10 +44,18 @@ func TestDefinitions(t *testing.T) {
 		"agents.max_depth: 9 is out of bounds", "agents.list[1].name: there is an agent named One already", "agents.list[1].prompt: is missing", "agents.list[1].limits: ", "agents.list[1].mode: deny",
 		`agents.list[2].endpoint: there is no endpoint "nowhere"`, "agents.list[2].level: danger_full_access is above sessions.max_level", `agents.list[2].tools: there is no tool "nonsense"`,
 	})
-	config.List = nil
+	var all []string
+	for _, d := range config.All() {
+		all = append(all, d.Name)
+	}
+	if got, want := strings.Join(all, " "), "one One two good tools"; got != want {
+		t.Errorf("the agents are %q, not %q", got, want)
+	}
+	config.List = []agent.Definition{{Name: "Good", Prompt: "x"}}
 	wants(t, config.Wrong(on), []string{
 		`numbers.md: level: `, "empty.md: prompt: is missing", `bad name!.md: name: "bad name!" is no name`, "twice.md: there is an agent good in", "plain.md: it does not begin with",
 		`agent tools: endpoint: there is no endpoint "nowhere"`, "agent tools: level: ", `agent tools: tools: there is no tool "nonsense"`,
+		"agent good: agents.list has one of that name",
 	})
 }
 

@@ -258,6 +258,12 @@ func (v Viewer) sees(owners ...auth.Owner) bool {
 	return slices.Contains(owners, v.Owner) || v.Approver && (v.AllTenants || owners[0].Tenant() == v.Owner.Tenant())
 }
 
+// IsWithin reports whether the call was made in that session, or by an agent that works below
+// it: who answers for a session answers for its agents.
+func (q *Question) IsWithin(sessionID string) bool {
+	return q.Session.ID == sessionID || slices.ContainsFunc(q.Chain, func(l session.Link) bool { return l.ParentID == sessionID })
+}
+
 // owners are the principals whose call the question is about, all of one tenant.
 func (q *Question) owners() []auth.Owner {
 	if q.OnBehalfOf == "" {

@@ -292,7 +292,7 @@ func (f Filter) matches(of session.Ref) bool {
 // List returns the pending questions that the viewer may see, oldest first.
 func (s *Store) List(viewer Viewer, filter Filter) []*Question {
 	return questions(s.waiting(func(q *Question) bool {
-		return viewer.sees(q.owners()...) && filter.matches(q.Session)
+		return viewer.sees(q.owners()...) && (filter.Owner == "" || filter.Owner == q.Session.Owner) && (filter.SessionID == "" || q.IsWithin(filter.SessionID))
 	}))
 }
 

@@ -110,7 +110,7 @@ func (k *asker) begin(ctx context.Context) {
 		k.view.note("nobody can be asked: this is no terminal, and no server that others could answer; see --approve")
 		k.decline(ctx, "Nobody could be asked.")
 	default:
-		k.view.note("waiting: " + k.client.command("approvals") + " shows and answers it, as " + Visible(a.GetApprovalId()))
+		k.view.note("waiting: " + k.client.command("approvals watch") + " shows and answers it, as " + Visible(a.GetApprovalId()))
 	}
 }
 
@@ -269,7 +269,7 @@ func (k *asker) failed(err error) {
 	case codes.OK, codes.FailedPrecondition, codes.NotFound, codes.Canceled:
 		return // somebody else was first, and the events tell
 	case codes.PermissionDenied:
-		k.view.note(Visible(StatusText(status.Convert(err))) + "; waiting for somebody else: " + k.client.command("approvals") + " shows and answers it")
+		k.view.note(Visible(StatusText(status.Convert(err))) + "; waiting for somebody else: " + k.client.command("approvals watch") + " shows and answers it")
 		k.how = approveWait
 		return
 	}

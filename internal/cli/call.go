@@ -196,7 +196,7 @@ func (c *Client) detach(ctx context.Context, v view, request *pb.ExecuteToolRequ
 		}
 		fmt.Println(event.GetExecutionId())
 		if event.GetAccepted().GetVerdict().GetAction() == pb.Action_ACTION_ASK {
-			v.note("it waits for approval: " + c.command("approvals") + " shows and answers it")
+			v.note("it waits for approval: " + c.command("approvals watch") + " shows and answers it")
 		}
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 // where the client can do that and the caller may answer; else the question waits for
 // somebody else, and the client is told.
 func (c *call) ask(a *pb.Approval) {
-	waits := fmt.Sprintf("%s waits for an approval, until %s at the latest: \"toolserver approvals\" shows and answers it, as %s.",
+	waits := fmt.Sprintf("%s waits for an approval, until %s at the latest: \"toolserver approvals watch\" shows and answers it, as %s.",
 		a.GetTool(), a.GetExpireTime().AsTime().Format("15:04:05 MST"), a.GetApprovalId())
 	switch {
 	case c.task != "" && c.pendingFor(c.outgoing, a.GetExecutionId()).GetApprovalId() != a.GetApprovalId():
@@ -118,6 +118,13 @@ func textOf(a *pb.Approval) string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "%s needs approval by %s: %s\n", a.GetTool(), a.GetVerdict().GetRule(), a.GetVerdict().GetReason())
+	if chain := a.GetChain(); len(chain) > 0 {
+		var agents []string
+		for _, link := range chain {
+			agents = append(agents, link.GetAgent())
+		}
+		fmt.Fprintf(&b, "It is a call of an agent: %s.\n", strings.Join(agents, ", which asked "))
+	}
 	if a.GetPurpose() != "" {
 		b.WriteString("Purpose, as the agent tells it:\n")
 		quote(&b, a.GetPurpose())

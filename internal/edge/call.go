@@ -111,10 +111,12 @@ func (c *call) stop(hangUp func()) {
 
 // event tells the client what happened.
 func (c *call) event(event *pb.Event) {
-	for event.GetNested().GetCall().GetEvent() != nil { // of an agent that the call began
+	agent := "" // whose call the event is of, where it is not of this one
+	for event.GetNested().GetCall().GetEvent() != nil {
+		agent = event.GetNested().GetAgent()
 		call := event.GetNested().GetCall()
 		if input := call.GetInput(); input != "" {
-			c.tell(0, 0, fmt.Sprintf("%s: %s %.200s", event.GetNested().GetAgent(), call.GetTool(), lastLine([]byte(input))))
+			c.tell(0, 0, fmt.Sprintf("%s: %s %.200s", agent, call.GetTool(), lastLine([]byte(input))))
 		}
 		event = call.GetEvent()
 	}
@@ -129,10 +131,18 @@ func (c *call) event(event *pb.Event) {
 		if p.GetUnit() != "" && p.GetTotal() > 0 {
 			text = strings.TrimSpace(fmt.Sprintf("%s (%g of %g %s)", text, p.GetDone(), p.GetTotal(), p.GetUnit()))
 		}
+		if agent != "" { // how far a step is says nothing of the whole
+			c.tell(0, 0, agent+": "+text)
+			return
+		}
 		c.tell(p.GetDone(), p.GetTotal(), text)
 	case *pb.Event_Output:
 		if data := kind.Output.GetData(); c.token != nil && time.Since(c.told) >= outputPause {
 			c.told = time.Now()
+			if agent != "" {
+				c.tell(0, 0, agent+": "+lastLine(data))
+				return
+			}
 			c.tell(float64(kind.Output.GetOffset())+float64(len(data)), 0, lastLine(data))
 		}
 	case *pb.Event_UserMessage:

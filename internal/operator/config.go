@@ -163,7 +163,7 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 	for _, folder := range c.Scripts {
 		fmt.Fprintf(table, "tools of %s\tscripts: %s\n", folder.Name, folder.Dir)
 	}
-	for _, a := range c.Agents.List {
+	for _, a := range c.Agents.All() {
 		fmt.Fprintf(table, "agent %s\t%s\n", a.Name, cmp.Or(a.Description, "no description"))
 	}
 	for _, m := range c.Models {

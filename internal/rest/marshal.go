@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -74,7 +76,8 @@ func (lines) NewDecoder(r io.Reader) runtime.Decoder {
 		if !ok { // a field of one
 			return worded(jsonOf.Unmarshal(text, v))
 		}
-		return worded(protojson.Unmarshal(text, message))
+		err := protojson.Unmarshal(text, message)
+		return worded(err, valuesFor(err, message.ProtoReflect().Descriptor())...)
 	})
 }
 
@@ -90,12 +93,46 @@ func explained(err error) error {
 }
 
 // worded says it without the name of the library, which it spells in two ways.
-func worded(err error) error {
+func worded(err error, values ...string) error {
 	if err == nil {
 		return nil
 	}
 	text := strings.TrimPrefix(err.Error(), "proto:")
+	if len(values) > 0 {
+		text += ": want one of " + strings.Join(values, ", ")
+	}
 	return errors.New("the body does not fit: " + strings.Trim(text, " \u00a0") + "; " + DocumentPath + " tells what does")
+}
+
+var wrongEnum = regexp.MustCompile(`invalid value for enum field (\w+):`)
+
+// valuesFor returns what an enum may be that an error is about, in a message or one that
+// it has.
+func valuesFor(err error, message protoreflect.MessageDescriptor) (values []string) {
+	if err == nil {
+		return nil
+	}
+	field := wrongEnum.FindStringSubmatch(err.Error())
+	if field == nil {
+		return nil
+	}
+	seen := map[protoreflect.MessageDescriptor]bool{message: true}
+	for queue := []protoreflect.MessageDescriptor{message}; len(queue) > 0; queue = queue[1:] {
+		fields := queue[0].Fields()
+		if f := fields.ByJSONName(field[1]); f != nil && f.Enum() != nil {
+			for i := 1; i < f.Enum().Values().Len(); i++ { // the first says that there is none
+				values = append(values, string(f.Enum().Values().Get(i).Name()))
+			}
+			return values
+		}
+		for i := range fields.Len() {
+			if inner := fields.Get(i).Message(); inner != nil && !seen[inner] {
+				seen[inner] = true
+				queue = append(queue, inner)
+			}
+		}
+	}
+	return nil
 }
 
 // boundedReader reads no more of a message than it may have.

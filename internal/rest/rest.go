@@ -9,7 +9,6 @@ package rest
 import (
 	"context"
 	"crypto/tls"
-	_ "embed"
 	"errors"
 	"io"
 	"net/http"
@@ -32,10 +31,6 @@ const (
 	Path         = "/v1/"
 	DocumentPath = "/openapi.json"
 )
-
-//go:generate make -C ../.. generate
-//go:embed openapi.swagger.json
-var document []byte
 
 // writeTime is in which a client has to take what is sent.
 const writeTime = time.Minute

@@ -24,18 +24,28 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// TestEveryRPC proves that each RPC of the contract is in the document, and so has a path.
+// TestEveryRPC proves that each RPC of the contract is in the document, and so has a path,
+// and that the document tells what is answered.
 func TestEveryRPC(t *testing.T) {
+	type operation struct {
+		OperationID string
+		Responses   map[string]struct {
+			Schema struct {
+				Ref string `json:"$ref"`
+			}
+		}
+	}
 	var told struct {
-		Paths map[string]map[string]struct{ OperationID string }
+		Paths map[string]map[string]operation
 	}
 	if err := json.Unmarshal(document, &told); err != nil {
 		t.Fatal(err)
 	}
-	at := make(map[string]string)
+	at, answers := make(map[string]string), make(map[string]string)
 	for path, methods := range told.Paths {
 		for method, operation := range methods {
 			at[operation.OperationID] = strings.ToUpper(method) + " " + path
+			answers[operation.OperationID] = operation.Responses["200"].Schema.Ref
 		}
 	}
 	all := 0
@@ -47,6 +57,9 @@ func TestEveryRPC(t *testing.T) {
 				name := string(service.Name()) + "_" + string(service.Methods().Get(j).Name())
 				if !strings.Contains(at[name], " "+Path) {
 					t.Errorf("%s has no path: give it one in proto/rest.yaml", name)
+				}
+				if want := "#/definitions/v1" + string(service.Methods().Get(j).Output().Name()); answers[name] != want {
+					t.Errorf("%s answers with %q, want %q", name, answers[name], want)
 				}
 				if streams := service.Methods().Get(j).IsStreamingClient(); streams != streamed[at[name]] {
 					t.Errorf("%s: whether its body is a stream is %v", name, streams)

@@ -12,8 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/model/modeltest"
@@ -103,6 +105,60 @@ func TestAgents(t *testing.T) {
 	}
 	if text := fmt.Sprint(bash["chain"]); !strings.Contains(text, "leader") || !strings.Contains(text, "worker") {
 		t.Errorf("the audit log has no chain: %v\n%s", bash, audit)
+	}
+}
+
+// TestAgentOfMCPClient proves that who uses an MCP client is told which agent asks, and that
+// progress of a step of an agent is not taken for that of its whole task.
+func TestAgentOfMCPClient(t *testing.T) {
+	provider := httptest.NewServer(modeltest.New(modeltest.Turns(
+		modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("write_file", map[string]any{"path": "a.txt", "content": "x"})}},
+		modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("sleep", map[string]any{"duration_ms": 200})}},
+		modeltest.Turn{Text: "Done."})))
+	t.Cleanup(provider.Close)
+	t.Setenv("TEST_MODEL_KEY", "key")
+	s := serveREST(t, fmt.Sprintf("models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: TEST_MODEL_KEY}]\nagents: {list: [{name: worker, prompt: You work., mode: ask}]}\n", provider.URL))
+	var mu sync.Mutex
+	var asked, told []string
+	client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, r.Params.Message)
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "allow"}}, nil
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf("%g of %g: %s", r.Params.Progress, r.Params.Total, r.Params.Message))
+		},
+	})
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.url + "/mcp"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	params := &mcp.CallToolParams{Name: "agent", Arguments: map[string]any{"agent": "worker", "prompt": "Do it."}}
+	params.SetProgressToken("token")
+	if result, err := session.CallTool(t.Context(), params); err != nil || result.IsError {
+		t.Fatalf("%v, %v", result, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != 1 || !strings.Contains(asked[0], "It is a call of an agent: worker.") {
+		t.Errorf("asked was %q", asked)
+	}
+	waited := 0
+	for _, text := range told {
+		if strings.Contains(text, ": worker: waiting") {
+			waited++
+		}
+		if !strings.Contains(text, " of 0: ") {
+			t.Errorf("told was %q", text)
+		}
+	}
+	if waited == 0 {
+		t.Errorf("nothing was told of the step: %q", told)
 	}
 }
 

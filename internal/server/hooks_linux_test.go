@@ -610,10 +610,19 @@ func TestEditsAfterHooks(t *testing.T) {
 	for _, want := range []string{"bar 1\ntwo\nbar 3\n", "bar 1\ntwo\nthree\n"} { // what hooks made of a change is taken back with it
 		if end := s.run("undo", `{}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || s.read("f.txt") != want {
 			t.Errorf("%s: %s: %q", end.GetOutcome(), contentText(end), s.read("f.txt"))
+		} else if got := contentText(end); strings.Contains(got, "by a hook") {
+			t.Errorf("nothing was changed again: %s", got)
 		}
 	}
 	if end := s.run("undo", `{}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || s.run("list_dir", `{"path":"f.txt"}`).GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("%s: %s", end.GetOutcome(), contentText(end))
+	}
+	if err := os.WriteFile(filepath.Join(s.workspace, "g.txt"), []byte("foo\n"), 0o600); err != nil { // by somebody whom no hook is for
+		t.Fatal(err)
+	}
+	s.run("edit_file", `{"path":"g.txt","old_string":"foo","new_string":"foo 2"}`)
+	if got := contentText(s.run("undo", `{}`)); s.read("g.txt") != "bar\n" || !strings.Contains(got, "g.txt was changed once more after that, by a hook") {
+		t.Errorf("%q: %s", s.read("g.txt"), got)
 	}
 }
 

@@ -182,6 +182,7 @@ func TestRESTRefuses(t *testing.T) {
 		{"POST", "/v1/executions", `{"tool":`, 400, "the body is not JSON", nil},
 		{"POST", "/v1/executions", `[]`, 400, "the body does not fit", nil},
 		{"POST", "/v1/executions", `{"tol":"x"}`, 400, `unknown field \"tol\"`, nil},
+		{"POST", "/v1/sessions", `{"mode":"allow"}`, 400, "want one of MODE_ASK, MODE_ALLOW, ", nil},
 		{"POST", "/v1/executions", "tool=read_file", 400, "the body is not JSON", []string{"Content-Type", "application/x-www-form-urlencoded"}},
 		{"POST", "/v1/executions", `{"tool":"read_file","purpose":"` + strings.Repeat("x", 17<<20) + `"}`, 400, "more than", nil},
 		{"POST", "/v1/executions", `{"tool":"read_file","purpose":"` + strings.Repeat("x", 5<<20) + `"}`, 429, "want at most 4194304", nil}, // as by gRPC

@@ -56,7 +56,7 @@ func (s *approvalService) ListApprovals(ctx context.Context, request *pb.ListApp
 func (s *approvalService) WatchApprovals(request *pb.WatchApprovalsRequest, stream grpc.ServerStreamingServer[pb.WatchApprovalsResponse]) error {
 	ctx := stream.Context()
 	of := func(q *approval.Question) bool {
-		return request.GetSessionId() == "" || q.Session.ID == request.GetSessionId()
+		return request.GetSessionId() == "" || q.IsWithin(request.GetSessionId())
 	}
 	for change, err := range s.approvals.Watch(ctx, viewerOf(ctx)) {
 		if err != nil {
@@ -106,7 +106,7 @@ func (s *approvalService) ResolveApproval(ctx context.Context, request *pb.Resol
 func answerFrom(request *pb.ResolveApprovalRequest) (approval.Answer, error) {
 	answer := approval.Answer{Kind: approval.AnswerKind(request.GetKind()), Comment: request.GetComment()}
 	if answer.Kind < approval.AllowOnce || answer.Kind > approval.Answered {
-		return answer, invalid("kind is not an answer a person can give")
+		return answer, invalid("kind %s is not an answer a person can give: want ANSWER_KIND_ALLOW_ONCE, ALLOW_ALWAYS, DENY_ONCE, DENY_ALWAYS or, to questions, ANSWERED", request.GetKind())
 	}
 	if id := request.GetTierId(); id != "" {
 		var err error

@@ -320,6 +320,19 @@ func TestBelowAnswersNothing(t *testing.T) {
 	if err != nil || len(listed.GetApprovals()) != 1 || !proto.Equal(listed.GetApprovals()[0], asked) || len(asked.GetChain()) != 1 {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
+	for session, want := range map[string]int{"main": 1, child: 1, "other": 0} {
+		listed, err := carol.ListApprovals(timeout(t), &pb.ListApprovalsRequest{SessionId: session})
+		if err != nil || len(listed.GetApprovals()) != want {
+			t.Errorf("of %s, listed are %v, %v", session, listed, err)
+		}
+		watched, err := carol.WatchApprovals(timeout(t), &pb.WatchApprovalsRequest{SessionId: session})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first, err := watched.Recv(); err != nil || len(first.GetSnapshot().GetApprovals()) != want {
+			t.Errorf("of %s, watched are %v, %v", session, first, err)
+		}
+	}
 	tier := func(a *pb.Approval, kind pb.TierKind) string {
 		for _, tier := range a.GetTiers() {
 			if tier.GetKind() == kind {

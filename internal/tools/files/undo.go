@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -234,5 +235,40 @@ func runUndo(ctx context.Context, env tools.Env, in undoInput, _ tools.Sink) (to
 		b.WriteString(describe(r))
 		ids = append(ids, r.ID)
 	}
-	return detailed(visible(b.String()), map[string]any{"calls": ids})
+	details := map[string]any{"calls": ids}
+	result, err := detailed(visible(b.String()), details)
+	left := hashesOf(env, records)
+	result.Restate = func() (tools.Result, bool) {
+		now, again := hashesOf(env, records), false
+		for _, path := range slices.Sorted(maps.Keys(left)) {
+			if hash, ok := now[path]; ok && hash == left[path] {
+				continue
+			}
+			again = true
+			fmt.Fprintf(&b, "(%s was changed once more after that, by a hook of the server: it is not what it was before)\n", plain(path))
+		}
+		result, err := detailed(visible(b.String()), details)
+		return result, err == nil && again
+	}
+	return result, err
+}
+
+// maxFollowed is of how many files it is told that hooks changed them again.
+const maxFollowed = 100
+
+// hashesOf returns the hashes that files of records have now.
+func hashesOf(env tools.Env, records []*history.Record) map[string]workspace.Hash {
+	hashes := make(map[string]workspace.Hash)
+	for _, r := range records {
+		for _, change := range r.Changes {
+			path, err := env.Path(change.Path)
+			if _, seen := hashes[change.Path]; err != nil || seen || len(hashes) == maxFollowed {
+				continue
+			}
+			if now, err := env.Workspace.ReadFile(path, maxEdited); err == nil {
+				hashes[change.Path] = now.Hash()
+			}
+		}
+	}
+	return hashes
 }

@@ -27,7 +27,8 @@ const (
 // ListApprovalsRequest chooses approvals.
 type ListApprovalsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those of this session; empty: of every session the caller sees.
+	// Only those of this session and of agents that work below it; empty: of every
+	// session the caller sees.
 	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -119,7 +120,8 @@ func (x *ListApprovalsResponse) GetApprovals() []*Approval {
 // WatchApprovalsRequest chooses approvals.
 type WatchApprovalsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those of this session; empty: of every session the caller sees.
+	// Only those of this session and of agents that work below it; empty: of every
+	// session the caller sees.
 	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
