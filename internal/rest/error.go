@@ -5,9 +5,11 @@ package rest
 
 import (
 	"context"
+	"io"
 	"math"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -17,8 +19,8 @@ import (
 
 // answerError answers with the status of an RPC: {"error": {"code", "message", "details"}},
 // which is also the last line of a stream that failed.
-func answerError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
-	s := status.Convert(err)
+func answerError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+	s := status.Convert(causeOf(ctx, err))
 	for _, detail := range s.Details() {
 		if retry, ok := detail.(*errdetails.RetryInfo); ok {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(retry.GetRetryDelay().AsDuration().Seconds()))))
@@ -28,6 +30,37 @@ func answerError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w 
 		w.Header().Set("WWW-Authenticate", `Bearer realm="toolserver"`)
 	}
 	answer(w, runtime.HTTPStatusFromCode(s.Code()), s)
+}
+
+// streamedBody is a body of many messages. The gateway does not tell what is wrong with one
+// of them: the call is ended for it, and the reason is kept here.
+type streamedBody struct {
+	io.ReadCloser
+	end func() error
+
+	mu  sync.Mutex
+	err error
+}
+
+type bodyKey struct{} // *streamedBody
+
+func (b *streamedBody) fail(err error) {
+	b.mu.Lock()
+	b.err = status.Error(codes.InvalidArgument, err.Error())
+	b.mu.Unlock()
+	b.end()
+}
+
+// causeOf returns what is wrong with the body of a request, if that is why it failed.
+func causeOf(ctx context.Context, err error) error {
+	if body, ok := ctx.Value(bodyKey{}).(*streamedBody); ok {
+		body.mu.Lock()
+		defer body.mu.Unlock()
+		if body.err != nil {
+			return body.err
+		}
+	}
+	return err
 }
 
 // answerRouting answers where there is nothing at a path, or not by that method.

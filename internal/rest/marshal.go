@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -68,17 +69,26 @@ func (lines) NewDecoder(r io.Reader) runtime.Decoder {
 	decoder := json.NewDecoder(bounded)
 	return runtime.DecoderFunc(func(v any) error {
 		bounded.left = maxMessage
-		var text json.RawMessage
-		if err := decoder.Decode(&text); err != nil {
-			return explained(err)
+		err := decode(decoder, v)
+		if body, ok := r.(*streamedBody); ok && err != nil && !errors.Is(err, io.EOF) {
+			body.fail(err)
 		}
-		message, ok := v.(proto.Message)
-		if !ok { // a field of one
-			return worded(jsonOf.Unmarshal(text, v))
-		}
-		err := protojson.Unmarshal(text, message)
-		return worded(err, valuesFor(err, message.ProtoReflect().Descriptor())...)
+		return err
 	})
+}
+
+// decode reads the next message of a body.
+func decode(decoder *json.Decoder, v any) error {
+	var text json.RawMessage
+	if err := decoder.Decode(&text); err != nil {
+		return explained(err)
+	}
+	message, ok := v.(proto.Message)
+	if !ok { // a field of one
+		return worded(jsonOf.Unmarshal(text, v))
+	}
+	err := protojson.Unmarshal(text, message)
+	return worded(err, valuesFor(err, message.ProtoReflect().Descriptor())...)
 }
 
 // explained says what is wrong with a body.
@@ -158,20 +168,19 @@ func (lines) StreamContentType(any) string { return "application/x-ndjson" }
 // sequence, so that a client which comes back with Last-Event-ID misses none.
 type events struct{ lines }
 
-// Marshal returns a message as an event.
+// Marshal returns a message of a stream as an event, and any other as it is.
 func (events) Marshal(v any) ([]byte, error) {
 	text, err := lines{}.Marshal(v)
-	if err != nil {
-		return nil, err
+	streamed, ok := v.(map[string]any)
+	if err != nil || !ok {
+		return text, err
 	}
 	var b bytes.Buffer
-	if streamed, ok := v.(map[string]any); ok {
-		if of, ok := streamed["result"].(interface{ GetEvent() *pb.Event }); ok {
-			b.WriteString("id: " + strconv.FormatUint(of.GetEvent().GetSequence(), 10) + "\n")
-		}
-		if streamed["error"] != nil {
-			b.WriteString("event: error\n")
-		}
+	if of, ok := streamed["result"].(interface{ GetEvent() *pb.Event }); ok {
+		b.WriteString("id: " + strconv.FormatUint(of.GetEvent().GetSequence(), 10) + "\n")
+	}
+	if streamed["error"] != nil {
+		b.WriteString("event: error\n")
 	}
 	b.WriteString("data: ")
 	b.Write(text)
@@ -179,7 +188,7 @@ func (events) Marshal(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// ContentType is that of an answer that is no stream, as JSON; see Handler.
+// StreamContentType is that of a stream.
 func (events) StreamContentType(any) string { return eventStream }
 
 // plain writes the bytes of files and artifacts as they are.
@@ -190,6 +199,9 @@ func (plain) Marshal(v any) ([]byte, error) {
 	if streamed, ok := v.(map[string]any); ok {
 		if of, ok := streamed["result"].(interface{ GetData() []byte }); ok {
 			return of.GetData(), nil
+		}
+		if streamed["error"] != nil {
+			panic(http.ErrAbortHandler) // bytes that end so are not whole, and nobody takes the error for some of them
 		}
 	}
 	return lines{}.Marshal(v)

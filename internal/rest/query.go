@@ -4,6 +4,7 @@
 package rest
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -23,10 +24,15 @@ type parameters struct{ runtime.DefaultQueryParser }
 // Parse is part of the interface.
 func (p parameters) Parse(message proto.Message, values url.Values, filter *utilities.DoubleArray) error {
 	fields := message.ProtoReflect().Descriptor().Fields()
+	seen := make(map[string]bool)
 	for name := range values {
-		first, _, _ := strings.Cut(name, ".")
-		if fields.ByTextName(first) != nil || fields.ByJSONName(first) != nil {
-			continue
+		first, rest, _ := strings.Cut(name, ".")
+		if field := cmp.Or(fields.ByTextName(first), fields.ByJSONName(first)); field != nil {
+			if as := field.TextName() + "." + rest; !seen[as] {
+				seen[as] = true
+				continue
+			}
+			return fmt.Errorf("the parameter %.64q is there under both of its names: want one", name)
 		}
 		var names []string
 		for i := range fields.Len() {

@@ -69,6 +69,7 @@ func New(config Config) *Handler {
 		runtime.WithOutgoingHeaderMatcher(nothing),
 		runtime.WithOutgoingTrailerMatcher(nothing),
 		runtime.WithErrorHandler(answerError),
+		runtime.WithStreamErrorHandler(func(ctx context.Context, err error) *status.Status { return status.Convert(causeOf(ctx, err)) }),
 		runtime.WithRoutingErrorHandler(answerRouting),
 		runtime.SetQueryParameterParser(parameters{}),
 		runtime.WithDisableHTTPMethodOverride(),
@@ -119,6 +120,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(context.WithValue(r.Context(), connKey{}, conn))
 	if streamed[r.Method+" "+r.URL.Path] {
 		controller.EnableFullDuplex() // HTTP/2 always is
+		body := &streamedBody{ReadCloser: r.Body, end: conn.Close}
+		r.Body = body
+		r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
 	} else {
 		r.Body = http.MaxBytesReader(w, r.Body, maxMessage)
 		controller.SetReadDeadline(time.Now().Add(bodyTime)) // until it has come
@@ -132,6 +136,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if after := r.Header.Get("Last-Event-ID"); after != "" && r.Method == http.MethodGet {
 		query := r.URL.Query()
+		query.Del("afterSequence")
 		query.Set("after_sequence", after)
 		r.URL.RawQuery = query.Encode()
 	}

@@ -147,6 +147,9 @@ func TestRESTStreams(t *testing.T) {
 	for last.Event.Finished.Outcome == "" {
 		last = next()
 	}
+	if _, text := s.ask("GET", "/v1/sessions/default/calls/nap", "", "Accept", "text/event-stream"); !strings.HasPrefix(text, "{") {
+		t.Errorf("what is no stream is %.100s", text)
+	}
 	_, text := s.ask("GET", "/v1/sessions/default/calls/nap/events", "", "Accept", "text/event-stream", "Last-Event-ID", "2")
 	if !strings.HasPrefix(text, "id: 3\ndata: {") || !strings.Contains(text, "id: "+last.Event.Sequence+"\ndata: {") || !strings.HasSuffix(text, "}\n\n") {
 		t.Errorf("after the second: %q", text)
@@ -188,6 +191,9 @@ func TestRESTRefuses(t *testing.T) {
 		{"POST", "/v1/executions", `{"tool":"read_file","purpose":"` + strings.Repeat("x", 5<<20) + `"}`, 429, "want at most 4194304", nil}, // as by gRPC
 		{"POST", "/v1/files/content", `{"header":{"path":"a"}}{"data":"` + strings.Repeat("aaaa", 2<<20) + `"}`, 429, "want at most 4194304", nil},
 		{"POST", "/v1/executions", strings.Repeat("[", 1<<20), 400, "the body is not JSON", nil},
+		{"GET", "/v1/tools?session_id=a&sessionId=b", "", 400, "both of its names", nil},
+		{"POST", "/v1/batches", `{"start":{"strategy":"fast"}}`, 400, "BATCH_STRATEGY", nil},
+		{"POST", "/v1/files/content", `{"header":{"path":"a"}} nonsense`, 400, "the body is not JSON", nil},
 		{"GET", "/v1/executions/none", "", 404, "none", nil},
 		{"GET", "/v1/sessions/other", "", 404, "other", nil},
 		{"GET", "/v1/sessions/default/calls/a/events", "", 400, "after_sequence", []string{"Last-Event-ID", "x"}},
