@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -73,9 +74,7 @@ func (l *loop) git(ctx context.Context, command, purpose string) (string, error)
 		return "", err
 	}
 	var out strings.Builder
-	shown := &called{id: "git", room: maxOutput}
-	shown.Tool, shown.Input = "bash", input
-	teller := &turn{work: &work{tell: l.tell}}
+	shown := &called{Call: toolcall.Call{Tool: "bash", Input: input}, id: "git", room: maxOutput}
 	for {
 		response, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -89,7 +88,7 @@ func (l *loop) git(ctx context.Context, command, purpose string) (string, error)
 			out.Write(data)
 		}
 		f := event.GetFinished()
-		teller.pass(shown, event)
+		shown.pass(event, l.tell)
 		if f != nil && f.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 			return out.String(), errors.New(f.GetFailure().GetMessage())
 		}
