@@ -134,15 +134,23 @@ func count(n int, what string) string {
 
 // state is how a loop is, in a word.
 func state(s Status) string {
-	switch failure, ok := errors.AsType[*tools.Failure](s.Err); {
-	case s.Running:
+	if s.Running {
 		return "running"
+	}
+	return Outcome(s.Err)
+}
+
+// Outcome returns the word for how a loop ended: done, or the code of what ended it.
+func Outcome(err error) string {
+	switch failure, ok := errors.AsType[*tools.Failure](err); {
+	case err == nil:
+		return "done"
 	case ok:
 		return failure.Code
-	case s.Err != nil:
-		return "cancelled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return tools.TimedOutCode
 	}
-	return "done"
+	return "cancelled"
 }
 
 type stopInput struct {
