@@ -1,8 +1,8 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent runs the agents of an operator: a task goes to a [Runner], which works in a
-// session of its own below that of the caller. A runner is a caller like any other: each of
+// Package agent runs agents, those of the operator and those that runtimes serve: a task goes to a
+// [Runner], which works in a session of its own below that of the caller. A runner is a caller like any other: each of
 // its calls goes through the chain of the server, on behalf of whom the task is for, and
 // nothing is decided here.
 //
@@ -13,6 +13,8 @@
 //	agents.go      which loops there are: begins and finds them
 //	loop.go        one of them: steered, followed, ended
 //	crew.go        several of them for one call, each after those that it depends on
+//	context.go     what one is told of the conversation of its caller
+//	worktree.go    a git worktree for one that works apart
 //	runner.go      the runner of models: model → calls → results, until the task is done
 //	turn.go        one turn of it: calls begin while the model writes
 //	nested.go      what the caller's stream is told of it
@@ -25,7 +27,7 @@
 // whoever holds the first may take the second. That of [Runtimes] is independent of both.
 // None is held while something is waited for.
 //
-// Goroutines: a loop in the background has one. A turn with calls has one that receives,
+// Goroutines: a loop has one. A turn with calls has one that receives,
 // until the turn has ended. A stage of a crew has one that waits for its loop. The stream of a
 // runtime has one that receives and one that sends, until its RPC has ended; a task that a
 // runtime works on has one that watches its calls.

@@ -78,27 +78,12 @@ func (l *loop) run(ctx context.Context, runner Runner, task *Task) {
 			report.Text = strings.TrimSpace(report.Text + "\n\n" + note)
 		}
 	}
-	outcome := "done"
-	if err != nil {
-		outcome = codeOf(err)
-	}
-	l.tell(&Update{Kind: &pb.Nested_Finished{Finished: &pb.LoopFinished{Outcome: outcome, Usage: usageOf(&report)}}})
+	l.tell(&Update{Kind: &pb.Nested_Finished{Finished: &pb.LoopFinished{Outcome: agent.Outcome(err), Usage: usageOf(&report)}}})
 	l.mu.Lock()
 	l.report, l.err, l.ended, l.doing, l.said, l.followers = report, err, time.Now(), "", nil, nil
 	l.mu.Unlock()
 	l.agents.leave(l)
 	close(l.done)
-}
-
-// codeOf returns the word for how a loop ended.
-func codeOf(err error) string {
-	if f, ok := errors.AsType[*tools.Failure](err); ok {
-		return f.Code
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return tools.TimedOutCode
-	}
-	return "cancelled"
 }
 
 // tell notes an update, and passes it on to those who follow the loop.

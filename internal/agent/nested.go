@@ -29,8 +29,8 @@ func usageOf(r *Report) *pb.LoopUsage {
 	}
 }
 
-// pass tells the caller of an event of a call, as much of it as the caller's log takes.
-func (t *turn) pass(c *called, event *pb.Event) {
+// pass tells the caller of an event of the call, as much of it as the caller's log takes.
+func (c *called) pass(event *pb.Event, tell func(*Update)) {
 	nested := &pb.NestedCall{CallId: c.id, Tool: short(c.Tool, maxName)}
 	switch kind := event.GetKind().(type) {
 	case *pb.Event_Heartbeat, *pb.Event_Skipped:
@@ -59,7 +59,7 @@ func (t *turn) pass(c *called, event *pb.Event) {
 		c.told, nested.Input = true, short(string(c.Input), maxText)
 	}
 	nested.Event = event
-	t.tell(&Update{Kind: &pb.Nested_Call{Call: nested}})
+	tell(&Update{Kind: &pb.Nested_Call{Call: nested}})
 }
 
 // shorten leaves of an ending what a person wants to see of it.

@@ -119,7 +119,10 @@ func TestSummaryOfARuntime(t *testing.T) {
 	w := newWorld(t, agent.Config{Serve: true}, tools.ModeAsk, says())
 	ctx, cancel := context.WithCancel(timeout(t))
 	defer cancel()
+	const tasks = 5 // more than it takes at once: each was answered
+	answered := make(chan struct{}, tasks)
 	err := w.serve(ctx, func(runtime grpc.BidiStreamingClient[pb.ServeRequest, pb.ServeResponse], task *pb.AgentTask) {
+		defer func() { answered <- struct{}{} }()
 		stream, err := w.tools.ExecuteTool(ctx, &pb.ExecuteToolRequest{SessionId: task.GetTaskId(), Tool: "summary", InputJson: []byte(`{"report":"Done."}`)})
 		for err == nil {
 			_, err = stream.Recv()
@@ -132,9 +135,12 @@ func TestSummaryOfARuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 5 { // more than it takes at once: each was answered
+	for range tasks {
 		if _, end := w.run("agent", `{"prompt":"Help."}`); text(end) != "Done.\n" {
 			t.Errorf("the report is %s", text(end))
 		}
+	}
+	for range tasks { // the caller has its report before the runtime is told
+		<-answered
 	}
 }

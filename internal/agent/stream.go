@@ -74,20 +74,14 @@ func (r *Runtimes) send(one *runtime, stream ServeStream) error {
 		return err
 	}
 	for {
-		var messages []*pb.ServeResponse
+		var next outgoing
 		select {
 		case <-one.gone:
 			return one.lost.error
 		case <-one.stir:
-			r.mu.Lock()
-			messages, one.ends = one.ends, nil
-			r.mu.Unlock()
-		case m := <-one.out:
-			if r.deliver(one, m) {
-				messages = []*pb.ServeResponse{m.ServeResponse}
-			}
+		case next = <-one.out:
 		}
-		for _, m := range messages {
+		for _, m := range r.due(one, next) {
 			if err := stream.Send(m); err != nil {
 				return err
 			}
@@ -95,18 +89,19 @@ func (r *Runtimes) send(one *runtime, stream ServeStream) error {
 	}
 }
 
-// deliver reports whether a message is still of use.
-func (r *Runtimes) deliver(one *runtime, m outgoing) bool {
+// due returns what a runtime is told now: first which tasks have ended, then the next message,
+// if there is one and it is still of use.
+func (r *Runtimes) due(one *runtime, next outgoing) (messages []*pb.ServeResponse) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.job == nil {
-		return true
+	messages, one.ends = one.ends, nil
+	if next.ServeResponse == nil || next.job != nil && next.job.left {
+		return messages
 	}
-	if m.job.left {
-		return false
+	if next.job != nil {
+		next.job.delivered = true
 	}
-	m.job.delivered = true
-	return true
+	return append(messages, next.ServeResponse)
 }
 
 // say has something sent to a runtime, and waits while it does not listen.

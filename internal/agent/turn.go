@@ -49,7 +49,7 @@ type turn struct {
 	err      error      // that a call could not be sent
 }
 
-// called is a call of a turn.
+// called is a call that is made for an agent.
 type called struct {
 	toolcall.Call
 	id     string // in the session
@@ -200,7 +200,7 @@ func (t *turn) receive() (err error) {
 			if f := kind.Call.GetEvent().GetFinished(); f != nil {
 				c.result.Failed, c.result.Content = f.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED, contentOf(f)
 			}
-			t.pass(c, kind.Call.GetEvent())
+			c.pass(kind.Call.GetEvent(), t.tell)
 		case *pb.BatchEvent_Refused:
 			if c := t.of(kind.Refused.GetCallId()); c != nil {
 				t.refuse(c, "Nothing was run: "+kind.Refused.GetMessage())

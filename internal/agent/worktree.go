@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -79,9 +80,7 @@ func (l *loop) git(ctx context.Context, command, purpose string) (_ string, take
 		return "", false, err
 	}
 	var out strings.Builder
-	shown := &called{id: "git", room: maxOutput}
-	shown.Tool, shown.Input = "bash", input
-	teller := &turn{work: &work{tell: l.tell}}
+	shown := &called{Call: toolcall.Call{Tool: "bash", Input: input}, id: "git", room: maxOutput}
 	for {
 		response, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -95,7 +94,7 @@ func (l *loop) git(ctx context.Context, command, purpose string) (_ string, take
 			out.Write(data)
 		}
 		f := event.GetFinished()
-		teller.pass(shown, event)
+		shown.pass(event, l.tell)
 		if f != nil && f.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 			return out.String(), false, errors.New(f.GetFailure().GetMessage())
 		}

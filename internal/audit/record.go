@@ -39,8 +39,8 @@ type Record struct {
 	Version     string `json:"version,omitempty"` // of the tool, where it has one
 	CalledAs    string `json:"called_as,omitempty"`
 
-	// Chain is who asked whom, where an agent made the call that the server runs itself:
-	// each session, with the call in it that began the next.
+	// Chain is who asked whom, where an agent made the call: each session,
+	// with the call in it that began the next.
 	Chain string `json:"chain,omitempty"`
 
 	// InputDigest stands for the input, InputShape tells its keys and sizes.

@@ -58,10 +58,7 @@ func agentTable(out *Stream, list []*pb.Agent) error {
 			worker = "endpoint " + Visible(name)
 		}
 		if r := a.GetRuntimes(); r != nil {
-			worker = fmt.Sprintf("%d runtimes", r.GetCount())
-			if r.GetCount() == 1 {
-				worker = "1 runtime"
-			}
+			worker = counted(uint64(r.GetCount()), "runtime", "runtimes")
 			tasks = fmt.Sprintf("%d of %d", r.GetRunning(), r.GetMaxTasks())
 			if r.GetWaiting() > 0 {
 				tasks += fmt.Sprintf(", %d wait", r.GetWaiting())

@@ -27,7 +27,7 @@ func (s *sessionService) below(ctx context.Context, request *pb.CreateSessionReq
 	caller := principalOf(ctx)
 	switch {
 	case !isInside(ctx):
-		return nil, nil, status.Error(codes.PermissionDenied, "sessions below others are for agents that the server runs itself: leave out parent_session_id, parent_execution_id, agent and background")
+		return nil, nil, status.Error(codes.PermissionDenied, "only the server makes sessions below others, for agents that are given tasks: leave out parent_session_id, parent_execution_id, agent and background")
 	case request.GetParentSessionId() == "" || request.GetParentExecutionId() == "" || request.GetAgent() == "":
 		return nil, nil, invalid("a session of an agent needs parent_session_id, parent_execution_id and agent")
 	}

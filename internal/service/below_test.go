@@ -129,7 +129,7 @@ func TestBelowIsForInside(t *testing.T) {
 		code    codes.Code
 		says    string
 	}{
-		"from outside":        {f.caller, right, codes.PermissionDenied, "agents that the server runs itself"},
+		"from outside":        {f.caller, right, codes.PermissionDenied, "only the server makes sessions below others"},
 		"agent from outside":  {f.caller, &pb.CreateSessionRequest{Agent: "me"}, codes.PermissionDenied, "leave out"},
 		"of somebody else":    {bob, right, codes.NotFound, "main"},
 		"for another user":    {forCarol, right, codes.PermissionDenied, "another user"},

@@ -22,8 +22,8 @@ const DefaultMaxDepth = 1
 // ErrTooDeep says that there are as many sessions below each other as there may be.
 var ErrTooDeep = errors.New("too many agents below each other")
 
-// Below says below which session another is: that of an agent, which the server runs
-// itself. Such a session has never more than its parent has at the time, and ends with it.
+// Below says below which session another is: that of an agent, which the
+// server runs or a runtime serves. Such a session has never more than its parent has at the time, and ends with it.
 type Below struct {
 	Parent      *Session
 	Agent       string // its name

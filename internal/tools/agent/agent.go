@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the family of tools that give tasks to agents of the operator, and steer
+// Package agent is the family of tools that give tasks to agents, and steer
 // them. It knows what a task is and nothing of how agents work on one.
 package agent
 

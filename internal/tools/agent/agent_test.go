@@ -5,6 +5,7 @@ package agent_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -70,4 +71,31 @@ func TestEffect(t *testing.T) {
 			t.Errorf("%s uses %q", input, got)
 		}
 	}
+}
+
+// late are agents whose time is over.
+type late struct{ idle }
+
+func (late) Loops(tools.Env) []agent.Status {
+	return []agent.Status{{ID: "agent-abc", Agent: "reviewer", Err: context.DeadlineExceeded}}
+}
+
+// TestOutOfTime proves that agent_status has the word that the stream had: the call whose time was
+// over was not cancelled.
+func TestOutOfTime(t *testing.T) {
+	for _, tool := range agent.Tools(late{}, "") {
+		if tool.Spec().Name != "agent_status" {
+			continue
+		}
+		call, err := tool.Decode(toolstest.Env(t, nil), []byte(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
+		if err != nil || !strings.Contains(string(result.Details), `"state":"timed_out"`) {
+			t.Errorf("it has %s, and %v", result.Details, err)
+		}
+		return
+	}
+	t.Error("there is no agent_status")
 }

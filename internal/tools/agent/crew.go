@@ -141,7 +141,7 @@ func crew(agents Agents) tools.Tool {
 			for _, s := range in.crew().Stages {
 				if name := nameOf(agents, env, s.Agent); !used[name] {
 					used[name] = true
-					effects = append(effects, tools.Effect{Kind: tools.UsesTool, Tool: EffectName(name), Configured: true})
+					effects = append(effects, tools.Effect{Kind: tools.UsesTool, Tool: effectName(name), Configured: true})
 				}
 			}
 			return effects

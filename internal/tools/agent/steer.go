@@ -33,7 +33,7 @@ func send(agents Agents) tools.Tool {
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,
-			Examples:        []tools.Example{{Summary: "A hint", Input: json.RawMessage(`{"id":"s-abc","message":"Leave the tests alone."}`)}},
+			Examples:        []tools.Example{{Summary: "A hint", Input: json.RawMessage(`{"id":"agent-abc","message":"Leave the tests alone."}`)}},
 		},
 		nil,
 		func(_ context.Context, env tools.Env, in sendInput, _ tools.Sink) (tools.Result, error) {
@@ -76,7 +76,7 @@ func status(agents Agents) tools.Tool {
 			Waits:           true,
 			Examples: []tools.Example{
 				{Summary: "All", Input: json.RawMessage(`{}`)},
-				{Summary: "Wait for a report", Input: json.RawMessage(`{"id":"s-abc","wait_ms":60000}`)},
+				{Summary: "Wait for a report", Input: json.RawMessage(`{"id":"agent-abc","wait_ms":60000}`)},
 			},
 		},
 		nil,
@@ -134,15 +134,23 @@ func count(n int, what string) string {
 
 // state is how a loop is, in a word.
 func state(s Status) string {
-	switch failure, ok := errors.AsType[*tools.Failure](s.Err); {
-	case s.Running:
+	if s.Running {
 		return "running"
+	}
+	return Outcome(s.Err)
+}
+
+// Outcome returns the word for how a loop ended: done, or the code of what ended it.
+func Outcome(err error) string {
+	switch failure, ok := errors.AsType[*tools.Failure](err); {
+	case err == nil:
+		return "done"
 	case ok:
 		return failure.Code
-	case s.Err != nil:
-		return "cancelled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return tools.TimedOutCode
 	}
-	return "done"
+	return "cancelled"
 }
 
 type stopInput struct {
@@ -164,7 +172,7 @@ func stop(agents Agents) tools.Tool {
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,
 			Waits:           true,
-			Examples:        []tools.Example{{Summary: "It is no longer needed", Input: json.RawMessage(`{"id":"s-abc","reason":"the user changed their mind"}`)}},
+			Examples:        []tools.Example{{Summary: "It is no longer needed", Input: json.RawMessage(`{"id":"agent-abc","reason":"the user changed their mind"}`)}},
 		},
 		nil,
 		func(ctx context.Context, env tools.Env, in stopInput, _ tools.Sink) (tools.Result, error) {

@@ -25,8 +25,8 @@ var agentHelp string
 
 const category = "agents"
 
-// EffectName is what the use of an agent is called in policies.
-func EffectName(agent string) string { return "agent/" + agent }
+// effectName is what the use of an agent is called in policies.
+func effectName(agent string) string { return "agent/" + agent }
 
 // Tools returns the family. With a reason, the agents cannot work.
 func Tools(agents Agents, unavailable string) []tools.Tool {
@@ -103,7 +103,7 @@ func delegate(agents Agents) tools.Tool {
 			if !in.asks() {
 				return nil
 			}
-			return []tools.Effect{{Kind: tools.UsesTool, Tool: EffectName(nameOf(agents, env, in.Agent)), Configured: true}}
+			return []tools.Effect{{Kind: tools.UsesTool, Tool: effectName(nameOf(agents, env, in.Agent)), Configured: true}}
 		},
 		func(ctx context.Context, env tools.Env, in input, out tools.Sink) (tools.Result, error) {
 			if !in.asks() {
