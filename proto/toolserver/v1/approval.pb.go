@@ -274,8 +274,8 @@ type Approval struct {
 	// The hooks of the operator that changed the input of the call. What is shown, and
 	// approved, is the input as they left it.
 	ChangedByHooks []string `protobuf:"bytes,60,rep,name=changed_by_hooks,json=changedByHooks,proto3" json:"changed_by_hooks,omitempty"`
-	// Who asked whom, the outermost first, where an agent made the call that the server runs
-	// itself: the last one is that agent. Empty for calls of callers.
+	// Who asked whom, the outermost first, where an agent made the call that was given a
+	// task by another call: the last one is that agent. Empty for calls of callers.
 	Chain         []*AgentLink `protobuf:"bytes,70,rep,name=chain,proto3" json:"chain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

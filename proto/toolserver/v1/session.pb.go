@@ -262,8 +262,8 @@ type Session struct {
 	Dialect string `protobuf:"bytes,61,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// The tenant of that principal; empty for the default tenant.
 	Tenant string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// The session of the same principal below which this one is, for an agent that the server
-	// runs itself; empty for a session of a caller. What follows is for sessions that have
+	// The session of the same principal below which this one is, for an agent that a call
+	// gave a task to; empty for a session of a caller. What follows is for sessions that have
 	// one. Such a session never has more than that one has at the time, and ends with it:
 	// level, mode and network are those that count now.
 	ParentSessionId string `protobuf:"bytes,70,opt,name=parent_session_id,json=parentSessionId,proto3" json:"parent_session_id,omitempty"`
