@@ -380,8 +380,8 @@ func (in *batchInput) decide(ctx context.Context, c *batchCall) {
 			c.job, c.err = nil, cause
 		}
 		if c.err != nil {
+			in.started(ctx, nil, c.err) // who hears of the refusal finds it counted
 			in.slot.batch.RefuseReserved(c.position, cut(c.request.GetCallId(), admission.MaxCallID), c.err)
-			in.started(ctx, nil, c.err)
 			return
 		}
 		x, err := in.slot.batch.StartReserved(ctx, c.position, c.job)

@@ -52,7 +52,8 @@ type Session struct {
 	store     *Store
 	documents *documents
 	epoch     int64
-	over      chan struct{}         // closed when the session is
+	over      chan struct{}         // closed when the session is, and it is known how
+	overOnce  sync.Once
 	tombstone *tombstone            // once it ended; guarded by the store's lock
 	state     atomic.Pointer[state] // changed with the store's lock held
 	children  map[*Session]bool     // that are not released; guarded by the store's lock
@@ -412,7 +413,7 @@ func (s *Session) watchIdle(closed func()) {
 			if ending := s.store.notices.Ending; ending != nil {
 				ending(s)
 			}
-			s.store.bury(s)
+			s.buried()
 			s.release()
 			closed()
 		}
@@ -445,8 +446,13 @@ func (s *Session) closeIdle(watch int, ttl time.Duration) bool {
 func (s *Session) end(reason string) {
 	if !s.closed {
 		s.closed, s.ended, s.reason = true, time.Now(), reason
-		close(s.over)
 	}
+}
+
+// buried tells those who wait for the end of the session, once it is known how it ended.
+func (s *Session) buried() {
+	s.store.bury(s)
+	s.overOnce.Do(func() { close(s.over) })
 }
 
 // close refuses new uses; the workspace is released when the last one ended. It reports
@@ -460,7 +466,7 @@ func (s *Session) close(reason string) bool {
 		s.idle.Stop()
 	}
 	s.mu.Unlock()
-	s.store.bury(s)
+	s.buried()
 	if unused {
 		s.release()
 	}
