@@ -52,7 +52,7 @@ type Session struct {
 	store     *Store
 	documents *documents
 	epoch     int64
-	over      chan struct{}         // closed when the session is, and it is known how
+	over      chan struct{} // closed when the session is, and it is known how
 	overOnce  sync.Once
 	tombstone *tombstone            // once it ended; guarded by the store's lock
 	state     atomic.Pointer[state] // changed with the store's lock held
