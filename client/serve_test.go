@@ -49,8 +49,10 @@ func serveUntil(t *testing.T, c *client.Client, agents ...client.Agent) (stop fu
 // awaitAgents waits until as many agents are served.
 func awaitAgents(t *testing.T, c *client.Client, want int) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for {
-		list, err := c.Agents.ListAgents(t.Context(), &pb.ListAgentsRequest{})
+		list, err := c.Agents.ListAgents(ctx, &pb.ListAgentsRequest{})
 		if err != nil && status.Code(err) != codes.Unavailable {
 			t.Fatal(err)
 		}
