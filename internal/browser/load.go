@@ -80,7 +80,16 @@ func (b *Browser) Open(ctx context.Context) (*Tab, error) {
 		}
 		return at >= 0
 	})
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	return t, t.begun(ctx)
+}
+
+// begun returns when the process of a new tab tells what happens in it. The browser itself takes
+// commands before that, and the page that a tab was sent to would be loaded unheard.
+func (t *Tab) begun(ctx context.Context) error {
+	return page.Enable().Do(cdp.WithExecutor(ctx, executor{t.b.conn, t.session}))
 }
 
 // Choose makes a tab the current one.

@@ -128,7 +128,11 @@ func (b *Browser) prepare(ctx context.Context, downloads string) error {
 	if err := target.SetAutoAttach(true, true).WithFlatten(true).WithFilter(target.Filter{{Type: "page"}, {Exclude: true}}).Do(browser); err != nil {
 		return err
 	}
-	return b.wait(ctx, func() bool { return b.current != nil })
+	var first *Tab
+	if err := b.wait(ctx, func() bool { first = b.current; return first != nil }); err != nil {
+		return err
+	}
+	return first.begun(ctx)
 }
 
 // stop ends the browser and everything it started.
