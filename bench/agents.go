@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -69,14 +70,15 @@ func agentsFigure(ctx context.Context, h *harness) ([]row, error) {
 	for i := range more {
 		more[i] = turns.subject[i] - turns.bare[i]
 	}
-	weight, err := h.weighAgents(ctx, provider.URL)
+	weight, resident, err := h.weighAgents(ctx, provider.URL)
 	if err != nil {
 		return nil, err
 	}
 	return []row{
 		turns.row(fmt.Sprintf("a turn of an agent with %d reads, of %d (bare: the same loop outside)", loopReads, h.plan.turns), "ms", itself, target{}),
 		row{Name: "what it takes more than outside", Unit: "ms", Toolserver: spreadOf(more), Rounds: len(more)}.judge(valueAtMost(2)),
-		single(fmt.Sprintf("RSS of each of %d agents that sleep in the background", h.plan.agents), "KiB", weight, valueAtMost(64)),
+		single(fmt.Sprintf("heap and stacks of each of %d agents that sleep in the background", h.plan.agents), "KiB", weight, valueAtMost(64)),
+		single("RSS of each, with what the collector leaves between", "KiB", resident, target{}),
 	}, nil
 }
 
@@ -104,7 +106,8 @@ func (h *harness) startAgents(ctx context.Context, provider string) (*server, er
 	if err != nil {
 		return nil, err
 	}
-	config := fmt.Sprintf(`models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: HOME}]
+	config := fmt.Sprintf(`admin: {address: "127.0.0.1:0", pprof: true}
+models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: HOME}]
 sessions: {max_per_principal: 10000}
 agents: {max_running: 10000, list: [{name: reader, prompt: read, tools: [%s], limits: {turns: %d}}, {name: sleeper, prompt: sleep, tools: [%s]}]}
 `, provider, work.ReadFile, 2*h.plan.turns, work.Sleep)
@@ -113,7 +116,7 @@ agents: {max_running: 10000, list: [{name: reader, prompt: read, tools: [%s], li
 			return nil, err
 		}
 	}
-	command := h.command(h.subject, "serve", "--config", "config.yaml", "--listen", anyPort, "--admin", "off")
+	command := h.command(h.subject, "serve", "--config", "config.yaml", "--listen", anyPort)
 	command.Dir = dir
 	return h.start(ctx, command)
 }
@@ -196,29 +199,55 @@ func callOutside(ctx context.Context, s *server, calls []toolcall.Call) (results
 	return results, nil
 }
 
-// weighAgents returns the KiB that each of many agents adds to a new server which sleep in
-// the background.
-func (h *harness) weighAgents(ctx context.Context, provider string) (float64, error) {
+// weighAgents returns the KiB that each of many agents adds to a new server which sleep in the
+// background: in use, and as the system sees it.
+func (h *harness) weighAgents(ctx context.Context, provider string) (used, resident float64, err error) {
 	s, err := h.startAgents(ctx, provider)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer s.stop()
 	if err := askAgent(ctx, s, "reader", false); err != nil { // what the first needs is not theirs
-		return 0, err
+		return 0, 0, err
 	}
-	idle, err := h.idleMemory(ctx, s)
-	if err != nil {
-		return 0, err
+	var before, after [2]float64
+	if before, err = inUse(ctx, s, h.plan.settle); err != nil {
+		return 0, 0, err
 	}
 	for range h.plan.agents {
 		if err := askAgent(ctx, s, "sleeper", true); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	if err := pause(ctx, 4*h.plan.settle); err != nil {
-		return 0, err
+	after, err = inUse(ctx, s, 4*h.plan.settle)
+	each := 1024 * float64(h.plan.agents)
+	return (after[0] - before[0]) / each, (after[1] - before[1]) / each, err
+}
+
+// inUse returns the bytes of heap and stacks that a server has in use after a while, and its RSS.
+func inUse(ctx context.Context, s *server, after time.Duration) (bytes [2]float64, err error) {
+	if err := pause(ctx, after); err != nil {
+		return bytes, err
 	}
-	now, _, err := memory(s.pid())
-	return (now - idle) / 1024 / float64(h.plan.agents), err
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.admin+"/debug/pprof/heap?gc=1&debug=1", nil)
+	if err != nil {
+		return bytes, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return bytes, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return bytes, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var heap, stacks float64
+		fmt.Sscanf(line, "# HeapAlloc = %g", &heap)
+		fmt.Sscanf(line, "# Stack = %g", &stacks)
+		bytes[0] += heap + stacks
+	}
+	bytes[1], _, err = memory(s.pid())
+	return bytes, err
 }

@@ -66,6 +66,7 @@ type server struct {
 	name    string
 	process *exec.Cmd
 	log     string // the file it logs to
+	admin   string // where it answers operators, if it does
 	conn    *grpc.ClientConn
 	client  pb.ToolServiceClient
 }
@@ -151,8 +152,9 @@ func (s *server) waitForAddress(ctx context.Context) (string, error) {
 			return "", err
 		}
 		for line := range bytes.Lines(text) {
-			var entry struct{ Msg, Address string }
+			var entry struct{ Msg, Address, Admin string }
 			if json.Unmarshal(line, &entry) == nil && entry.Msg == "serving" {
+				s.admin = entry.Admin
 				return entry.Address, nil
 			}
 		}
