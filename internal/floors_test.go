@@ -34,7 +34,7 @@ var floors = [][]string{
 	{"internal/model", "internal/sandbox", "internal/search/ignore", "internal/tools"},
 	{"internal/history", "internal/toolcall", "internal/workspace/workspacetest"},
 	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/state", "internal/trace", "internal/workspace"},
-	{"internal/egress/egresstest", "internal/endpoint", "internal/glob", "internal/lease", "internal/picture", "internal/programtest", "internal/search/plain", "internal/search/workers", "internal/site", "internal/size", "internal/soaktest", "internal/version", "internal/wholefile", "proto/toolserver/v1"},
+	{"internal/egress/egresstest", "internal/endpoint", "internal/glob", "internal/lease", "internal/picture", "internal/programtest", "internal/search/plain", "internal/search/workers", "internal/site", "internal/size", "internal/soaktest", "internal/state/statetest", "internal/version", "internal/wholefile", "proto/toolserver/v1"},
 }
 
 // reserved names imports that only some packages may have: what speaks gRPC and

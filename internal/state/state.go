@@ -38,6 +38,8 @@ var (
 	// ErrWatchCut: changes may have been missed. Watch again, and forget what the
 	// new snapshot does not have.
 	ErrWatchCut = errors.New("the watch was cut off: begin again")
+	// ErrDamaged: what is in a directory is not what was written there.
+	ErrDamaged = errors.New("the state is damaged")
 )
 
 // MaxValue is how many bytes a value, a record or a message may have.
@@ -73,7 +75,7 @@ type KV interface {
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration) (Revision, error)
 
 	// Delete removes an entry whose revision is last, or ErrConflict; with 0,
-	// whatever is there. It is no error when nothing is.
+	// whatever is there, if anything.
 	Delete(ctx context.Context, key string, last Revision) error
 
 	// Watch calls f with every entry below a prefix, then once with the zero
@@ -153,6 +155,10 @@ type Space struct {
 
 	// Volatile keeps it in memory: a restart of the engine forgets it.
 	Volatile bool
+
+	// Relaxed has an engine in this process write the records of a log behind their
+	// acknowledgement: the end of the process may take the last of them.
+	Relaxed bool
 }
 
 // A Usage tells how full a space is.
