@@ -642,9 +642,24 @@ func testLimits(t *testing.T, a, b state.Engine) {
 		t.Fatalf("after %d entries: %v", n, err)
 	}
 	wants(t, kv, "0", string(value))
-	must[state.Revision](t)(kv.Put(ctx, "0", value, 0)) // what it replaces makes room
+	changes := watch(t, kv, "")
+	changes.caughtUp(t)
+	second := wants(t, kv, "2", string(value))
 	if err := kv.Delete(ctx, "1", 0); err != nil {
 		t.Errorf("Delete in a full bucket: %v", err)
+	}
+	if err := kv.Delete(ctx, "2", second-1); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("Delete of an older revision in a full bucket: %v", err)
+	}
+	wants(t, kv, "2", string(value))
+	if err := kv.Delete(ctx, "2", second); err != nil {
+		t.Errorf("Delete of a revision in a full bucket: %v", err)
+	}
+	for _, key := range []string{"1", "2"} {
+		wants(t, kv, key, "")
+		if e := changes.next(t); e.Key != key || !e.Deleted {
+			t.Errorf("a watch is told %+v", e)
+		}
 	}
 	must[state.Revision](t)(kv.Create(ctx, "new", value[:2<<10], 0))
 

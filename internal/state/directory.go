@@ -30,8 +30,13 @@ const (
 
 // manifest says what is in a directory, so that what is missing is missed.
 type manifest struct {
-	Version int      `json:"version"`
-	Streams []string `json:"streams"`
+	Version  int      `json:"version"`
+	Streams  []string `json:"streams"`
+	Unsynced bool     `json:"unsynced,omitempty"` // see Options
+
+	// Blocks are the files with records and their sizes, when the directory was
+	// closed. While it is used, or after a crash, there are none.
+	Blocks map[string]int64 `json:"blocks"`
 }
 
 // directory is where an engine of this process keeps its data. The lock is ours: two
@@ -113,10 +118,13 @@ func (d *directory) writeManifest() error {
 	return syncFile(d.path)
 }
 
-// keep makes sure of a space that was just made, and notes it.
+// keep makes sure of a space that was just made, and notes it; one that is noted is kept.
 func (d *directory) keep(stream string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if slices.Contains(d.manifest.Streams, stream) {
+		return nil
+	}
 	err := filepath.WalkDir(filepath.Join(d.path, streamsPath, stream), func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // the engine replaces files of its own
@@ -132,9 +140,6 @@ func (d *directory) keep(stream string) error {
 	if err != nil {
 		return fmt.Errorf("the state: %w", err)
 	}
-	if slices.Contains(d.manifest.Streams, stream) {
-		return nil
-	}
 	d.manifest.Streams = append(d.manifest.Streams, stream)
 	return d.writeManifest()
 }
@@ -148,6 +153,32 @@ func syncFile(path string) error {
 		return err
 	}
 	return errors.Join(file.Sync(), file.Close())
+}
+
+// use notes that the directory is used, and how.
+func (d *directory) use(unsynced bool) error {
+	d.manifest.Blocks, d.manifest.Unsynced = nil, unsynced
+	return d.writeManifest()
+}
+
+// rest notes what the directory has, now that nobody uses it.
+func (d *directory) rest() error {
+	d.manifest.Blocks = make(map[string]int64)
+	for _, stream := range d.manifest.Streams {
+		dir := filepath.Join(d.path, streamsPath, stream)
+		blocks, err := blocksOf(dir)
+		if err != nil {
+			return fmt.Errorf("the state: %w", err)
+		}
+		for _, b := range blocks {
+			info, err := os.Stat(filepath.Join(dir, blocksName, b.name))
+			if err != nil {
+				return fmt.Errorf("the state: %w", err)
+			}
+			d.manifest.Blocks[filepath.Join(stream, blocksName, b.name)] = info.Size()
+		}
+	}
+	return d.writeManifest()
 }
 
 func (d *directory) close() error { return d.lock.Close() }

@@ -143,6 +143,9 @@ func (e *engine) provideOnce(ctx context.Context, want jetstream.StreamConfig) (
 	defer cancel()
 	stream, err := e.js.Stream(short, want.Name)
 	if err == nil {
+		if err := e.keep(want); err != nil {
+			return nil, err
+		}
 		have := stream.CachedInfo().Config
 		if have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge && have.Replicas == want.Replicas {
 			return stream, nil
@@ -154,11 +157,19 @@ func (e *engine) provideOnce(ctx context.Context, want jetstream.StreamConfig) (
 		return nil, e.failure(ctx, err)
 	}
 	stream, err = e.js.CreateStream(short, want)
-	if err == nil && e.local != nil {
-		err = e.local.keep(want.Name)
-		return stream, err
+	if err != nil {
+		return nil, e.failure(ctx, err)
 	}
-	return stream, e.failure(ctx, err)
+	return stream, e.keep(want)
+}
+
+// keep sees to it that a space on our directory outlives a loss of power: the engine
+// itself does not. It is noted, so that its loss is.
+func (e *engine) keep(c jetstream.StreamConfig) error {
+	if e.local == nil || e.local.dir == nil || c.Storage != jetstream.FileStorage {
+		return nil
+	}
+	return e.local.dir.keep(c.Name)
 }
 
 // space returns what spaces of both kinds have in common.

@@ -123,7 +123,32 @@ func (k *kvSpace) Delete(ctx context.Context, key string, last Revision) error {
 	} else {
 		_, err = k.replace(ctx, last, key, nil, markerAge, deleteOperation, func(now Revision, there bool) bool { return there && now == last })
 	}
+	if errors.Is(err, ErrFull) {
+		return k.purge(ctx, key, last)
+	}
 	return err
+}
+
+// purge removes an entry where there is no room to note that it is gone.
+func (k *kvSpace) purge(ctx context.Context, key string, last Revision) error {
+	subject, _, err := subjectOf(key)
+	if err != nil {
+		return err
+	}
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	options := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(k.prefix + subject)}
+	if last != 0 {
+		options = append(options, jetstream.WithPurgeSequence(uint64(last)+1)) // what is newer stays
+	}
+	if err := k.stream.Purge(short, options...); err != nil {
+		return k.e.failure(ctx, err)
+	}
+	_, there, err := k.last(short, subject)
+	if err == nil && there && last != 0 {
+		return ErrConflict
+	}
+	return k.e.failure(ctx, err)
 }
 
 // replace writes if what is there has the revision last. The engine sometimes says

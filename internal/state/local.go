@@ -52,6 +52,9 @@ func (e *engine) begin(ctx context.Context, options Options) error {
 		if err := dir.verify(); err != nil {
 			return err
 		}
+		if err := dir.use(options.Unsynced); err != nil {
+			return err
+		}
 	}
 	limit := cmp.Or(options.MaxBytes, defaultStore)
 	o := &server.Options{
@@ -85,15 +88,6 @@ func (e *engine) begin(ctx context.Context, options Options) error {
 	return nil
 }
 
-// keep sees to it that a space that was just made outlives a loss of power: the engine
-// itself does not. It is noted, so that its loss is.
-func (l *local) keep(stream string) error {
-	if l.dir == nil {
-		return nil
-	}
-	return l.dir.keep(stream)
-}
-
 func (l *local) close() error {
 	if l.server != nil {
 		l.server.Shutdown()
@@ -101,7 +95,10 @@ func (l *local) close() error {
 	}
 	var err error
 	if l.dir != nil {
-		err = l.dir.close()
+		if l.server != nil {
+			err = l.dir.rest()
+		}
+		err = errors.Join(err, l.dir.close())
 	}
 	if l.temp != "" {
 		err = errors.Join(err, os.RemoveAll(l.temp))

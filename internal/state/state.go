@@ -147,7 +147,8 @@ type Space struct {
 	Name string
 
 	// MaxBytes bounds what is kept; 0 is 64 MiB. A bucket that is full refuses
-	// writes with ErrFull, a log forgets its oldest records.
+	// writes with ErrFull, of entries that are there too, until some are deleted or
+	// past their time; a log forgets its oldest records.
 	MaxBytes int64
 
 	// MaxAge is how long a record or an entry is kept; 0 is for ever.
