@@ -209,7 +209,9 @@ func (e *engine) failure(ctx context.Context, err error) error {
 			return ErrNotFound
 		case storeFailed, insufficientResources, storageExceeded, memoryExceeded, accountExceeded:
 			return fmt.Errorf("%w: %s", ErrFull, api.Description)
-		case replicasNotSupported, noSuitablePeers:
+		case noSuitablePeers: // or not yet, while servers find each other
+			return fmt.Errorf("%w: it has not %d servers for as many replicas (%s)", ErrUnavailable, e.replicas, api.Description)
+		case replicasNotSupported:
 			return fmt.Errorf("the cluster of the state cannot keep %d replicas (%s): set as many as it has servers, 1 or 3", e.replicas, api.Description)
 		case invalidConfig:
 			return fmt.Errorf("the state engine refuses a space: %s", api.Description)

@@ -22,8 +22,8 @@ const (
 	maxQueuedBytes = 8 << 20 // and what they have
 	maxFlying      = 256     // records that are sent before the first is acknowledged
 	// persistence is how long a record is tried to be written, elections included.
-	persistence = 30 * time.Second
-	// duplicates is how long the engine knows which records it has.
+	persistence = 90 * time.Second
+	// duplicates is how long the engine knows which records it has: longer than they are tried.
 	duplicates = 2 * time.Minute
 )
 
