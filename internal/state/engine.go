@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,7 +51,8 @@ type engine struct {
 	cut     chan struct{} // closed when the connection is lost
 	logs    map[string]*logSpace
 	kvs     map[string]*kvSpace
-	stops   map[int]func() // of handlers and subscriptions
+	memory  map[string]jetstream.StreamConfig // of spaces that end with the engine
+	stops   map[int]func()                    // of handlers and subscriptions
 	stopped int
 	closed  bool
 }
@@ -71,6 +73,7 @@ func Open(ctx context.Context, options Options) (Engine, error) {
 		cut:    make(chan struct{}),
 		logs:   make(map[string]*logSpace),
 		kvs:    make(map[string]*kvSpace),
+		memory: make(map[string]jetstream.StreamConfig),
 		stops:  make(map[int]func()),
 	}
 	var err error
@@ -94,6 +97,12 @@ func Open(ctx context.Context, options Options) (Engine, error) {
 	if err != nil {
 		e.Close()
 		return nil, err
+	}
+	if e.local != nil && e.local.dir != nil {
+		var mending context.Context
+		mending, e.local.stop = context.WithCancel(context.Background())
+		e.local.stopped = make(chan struct{})
+		go e.local.mend(mending, e.provideVolatile)
 	}
 	return e, nil
 }
@@ -156,6 +165,9 @@ func (e *engine) provideOnce(ctx context.Context, want jetstream.StreamConfig) (
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, e.failure(ctx, err)
 	}
+	if err := e.room(want.Storage, 0); err != nil {
+		return nil, err
+	}
 	stream, err = e.js.CreateStream(short, want)
 	if err != nil {
 		return nil, e.failure(ctx, err)
@@ -163,10 +175,40 @@ func (e *engine) provideOnce(ctx context.Context, want jetstream.StreamConfig) (
 	return stream, e.keep(want)
 }
 
+// provideVolatile makes spaces in memory again, when the engine has begun again.
+func (e *engine) provideVolatile(ctx context.Context) error {
+	e.mu.Lock()
+	spaces := maps.Clone(e.memory)
+	e.mu.Unlock()
+	for _, c := range spaces {
+		if _, err := e.provide(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room refuses what the disk of an engine in this process has no room for.
+func (e *engine) room(storage jetstream.StorageType, size int) error {
+	if e.local == nil || e.local.disk == nil || storage != jetstream.FileStorage {
+		return nil
+	}
+	if err := e.local.broken(); err != nil {
+		return err
+	}
+	return e.local.disk.room(size)
+}
+
 // keep sees to it that a space on our directory outlives a loss of power: the engine
 // itself does not. It is noted, so that its loss is.
 func (e *engine) keep(c jetstream.StreamConfig) error {
-	if e.local == nil || e.local.dir == nil || c.Storage != jetstream.FileStorage {
+	if c.Storage != jetstream.FileStorage {
+		e.mu.Lock()
+		e.memory[c.Name] = c
+		e.mu.Unlock()
+		return nil
+	}
+	if e.local == nil || e.local.dir == nil {
 		return nil
 	}
 	return e.local.dir.keep(c.Name)
@@ -267,6 +309,9 @@ var healthSpace = Space{Name: "health", MaxBytes: 64 << 10}
 func (e *engine) Health(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	if err := e.room(e.storage, MaxValue); err != nil {
+		return err
+	}
 	kv, err := e.KV(short, healthSpace)
 	if err == nil {
 		_, err = kv.Put(short, "asked", nil, time.Minute)

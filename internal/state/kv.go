@@ -22,10 +22,11 @@ const (
 
 // kvSpace is a bucket of the engine.
 type kvSpace struct {
-	e      *engine
-	stream jetstream.Stream
-	bucket jetstream.KeyValue
-	prefix string // of subjects
+	e       *engine
+	stream  jetstream.Stream
+	bucket  jetstream.KeyValue
+	prefix  string // of subjects
+	storage jetstream.StorageType
 }
 
 func (e *engine) bucketName(name string) string { return e.prefix + "-" + name }
@@ -59,7 +60,7 @@ func (e *engine) KV(ctx context.Context, s Space) (KV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", s.Name, e.failure(ctx, err))
 	}
-	kv = &kvSpace{e, stream, native, prefix}
+	kv = &kvSpace{e, stream, native, prefix, c.Storage}
 	e.mu.Lock()
 	e.kvs[s.Name] = kv
 	e.mu.Unlock()
@@ -197,7 +198,11 @@ func (k *kvSpace) write(ctx context.Context, key string, value []byte, ttl time.
 	}
 	m := nats.NewMsg(k.prefix + subject)
 	m.Data = data
-	if operation != "" {
+	if operation == "" { // what is deleted makes room
+		if err := k.e.room(k.storage, len(data)); err != nil {
+			return 0, err
+		}
+	} else {
 		m.Header.Set(operationHeader, operation)
 	}
 	var options []jetstream.PublishOpt

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -26,14 +27,23 @@ const (
 
 // local is the engine of this process. It opens no port.
 type local struct {
-	server *server.Server
-	dir    *directory // nil in memory
-	temp   string     // what an engine in memory asks for, and leaves empty
+	options *server.Options
+	dir     *directory // nil in memory
+	disk    *disk      // nil in memory
+	temp    string     // what an engine in memory asks for, and leaves empty
+	log     *zap.Logger
+
+	mu     sync.Mutex
+	server *server.Server // nil while there is none
+	why    string         // it gave up a space, and is begun again
+
+	stop    context.CancelFunc
+	stopped chan struct{}
 }
 
 // begin starts an engine in this process and connects to it.
 func (e *engine) begin(ctx context.Context, options Options) error {
-	e.local = new(local)
+	e.local = &local{log: options.Log}
 	e.replicas = 1
 	store := options.Dir
 	if store == "" {
@@ -48,7 +58,7 @@ func (e *engine) begin(ctx context.Context, options Options) error {
 		if err != nil {
 			return err
 		}
-		e.local.dir = dir
+		e.local.dir, e.local.disk = dir, &disk{path: store}
 		if err := dir.verify(); err != nil {
 			return err
 		}
@@ -57,7 +67,7 @@ func (e *engine) begin(ctx context.Context, options Options) error {
 		}
 	}
 	limit := cmp.Or(options.MaxBytes, defaultStore)
-	o := &server.Options{
+	e.local.options = &server.Options{
 		ServerName:             "toolserver",
 		DontListen:             true,
 		NoSigs:                 true,
@@ -70,32 +80,117 @@ func (e *engine) begin(ctx context.Context, options Options) error {
 		SyncAlways:             !options.Unsynced,
 		SyncInterval:           time.Second,
 	}
-	s, err := server.NewServer(o)
+	if err := e.local.start(ctx); err != nil {
+		return err
+	}
+	conn, err := nats.Connect("", append(e.watchConnection(),
+		nats.InProcessServer(e.local),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(10*time.Millisecond),
+		nats.ReconnectBufSize(-1))...)
+	if err != nil {
+		return fmt.Errorf("the state engine does not begin on %s: %w", store, err)
+	}
+	e.conn = conn
+	return nil
+}
+
+func (l *local) start(ctx context.Context) error {
+	s, err := server.NewServer(l.options.Clone())
 	if err != nil {
 		return fmt.Errorf("the state engine does not begin: %w", err)
 	}
-	words := &logger{log: options.Log, failed: make(chan string, 1)}
+	words := &logger{local: l, failed: make(chan string, 1)}
 	s.SetLoggerV2(words, false, false, false)
-	e.local.server = s
 	s.Start()
-	if err := words.begun(ctx, s); err != nil {
-		return fmt.Errorf("the state engine does not begin on %s: %w", store, err)
-	}
-	e.conn, err = nats.Connect("", append(e.watchConnection(), nats.InProcessServer(s), nats.MaxReconnects(-1))...)
+	err = words.begun(ctx, s)
+	l.mu.Lock()
+	l.server = s
+	l.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("the state engine does not begin on %s: %w", store, err)
+		return fmt.Errorf("the state engine does not begin on %s: %w", l.options.StoreDir, err)
 	}
 	return nil
 }
 
-func (l *local) close() error {
-	if l.server != nil {
-		l.server.Shutdown()
-		l.server.WaitForShutdown()
+// InProcessConn connects to the server of now.
+func (l *local) InProcessConn() (net.Conn, error) {
+	l.mu.Lock()
+	s := l.server
+	l.mu.Unlock()
+	if s == nil {
+		return nil, errors.New("it begins again")
 	}
+	return s.InProcessConn()
+}
+
+// gaveUp is told that the engine gave up a space whose files it could not write: it would
+// never write to it again.
+func (l *local) gaveUp(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.why = why
+}
+
+// broken is not nil while the engine does not write.
+func (l *local) broken() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.why == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrFull, l.why)
+}
+
+// mend begins the engine again when it gave up a space, as soon as there is room, until
+// ctx is done. again is called then.
+func (l *local) mend(ctx context.Context, again func(context.Context) error) {
+	defer close(l.stopped)
+	for tick := time.NewTicker(lookEvery); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		if l.broken() == nil || l.disk.room(0) != nil {
+			continue
+		}
+		l.shutdown()
+		err := l.start(ctx)
+		if err == nil {
+			err = again(ctx)
+		}
+		if err != nil {
+			l.log.Error("the state engine does not begin again", zap.Error(err))
+			continue
+		}
+		l.gaveUp("")
+		l.log.Info("the state engine has begun again")
+	}
+}
+
+func (l *local) shutdown() {
+	l.mu.Lock()
+	s := l.server
+	l.server = nil
+	l.mu.Unlock()
+	if s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+}
+
+func (l *local) close() error {
+	if l.stop != nil {
+		l.stop()
+		<-l.stopped
+	}
+	began := l.server != nil
+	l.shutdown()
 	var err error
 	if l.dir != nil {
-		if l.server != nil {
+		if began {
 			err = l.dir.rest()
 		}
 		err = errors.Join(err, l.dir.close())
@@ -109,7 +204,7 @@ func (l *local) close() error {
 // logger passes on what the engine says. What it calls fatal ends its beginning, not the
 // process.
 type logger struct {
-	log    *zap.Logger
+	local  *local
 	failed chan string
 	once   sync.Once
 }
@@ -133,15 +228,22 @@ func (l *logger) begun(ctx context.Context, s *server.Server) error {
 	}
 }
 
-func (l *logger) Noticef(format string, v ...any) { l.log.Debug(said(format, v)) }
+func (l *logger) Noticef(format string, v ...any) { l.local.log.Debug(said(format, v)) }
 func (l *logger) Debugf(format string, v ...any)  {}
 func (l *logger) Tracef(format string, v ...any)  {}
-func (l *logger) Warnf(format string, v ...any)   { l.log.Warn(said(format, v)) }
-func (l *logger) Errorf(format string, v ...any)  { l.log.Error(said(format, v)) }
+func (l *logger) Warnf(format string, v ...any)   { l.local.log.Warn(said(format, v)) }
+
+func (l *logger) Errorf(format string, v ...any) {
+	text := said(format, v)
+	l.local.log.Error(text)
+	if strings.Contains(text, "failed to store a msg") {
+		l.local.gaveUp(text)
+	}
+}
 
 func (l *logger) Fatalf(format string, v ...any) {
 	text := said(format, v)
-	l.log.Error(text)
+	l.local.log.Error(text)
 	l.once.Do(func() { l.failed <- text })
 }
 

@@ -29,9 +29,10 @@ const (
 
 // logSpace is a log of the engine.
 type logSpace struct {
-	e      *engine
-	stream jetstream.Stream
-	prefix string // of subjects
+	e       *engine
+	stream  jetstream.Stream
+	prefix  string // of subjects
+	storage jetstream.StorageType
 
 	queue    chan queued
 	bytes    atomic.Int64 // in the queue
@@ -78,7 +79,7 @@ func (e *engine) Log(ctx context.Context, s Space) (Log, error) {
 	if e.closed {
 		return nil, fmt.Errorf("%w: it is closed", ErrUnavailable)
 	}
-	l = &logSpace{e: e, stream: stream, prefix: prefix, queue: make(chan queued, maxQueued), finished: make(chan struct{})}
+	l = &logSpace{e: e, stream: stream, prefix: prefix, storage: c.Storage, queue: make(chan queued, maxQueued), finished: make(chan struct{})}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	e.logs[s.Name] = l
 	go l.write()
@@ -88,6 +89,9 @@ func (e *engine) Log(ctx context.Context, s Space) (Log, error) {
 func (l *logSpace) Append(ctx context.Context, topic string, data []byte) (uint64, error) {
 	subject, packed, err := pack(topic, data)
 	if err != nil {
+		return 0, err
+	}
+	if err := l.e.room(l.storage, len(packed)); err != nil {
 		return 0, err
 	}
 	short, cancel := context.WithTimeout(ctx, patience)
@@ -221,7 +225,10 @@ func (l *logSpace) send(batch []queued) (again []queued) {
 	acks := make([]jetstream.PubAckFuture, len(batch))
 	failures := make([]error, len(batch))
 	for i, q := range batch {
-		if q.message != nil {
+		if q.message == nil {
+			continue
+		}
+		if failures[i] = l.e.room(l.storage, len(q.message.Data)); failures[i] == nil {
 			q.message.Reply = "" // the client's own, of the last attempt
 			acks[i], failures[i] = l.e.js.PublishMsgAsync(q.message, jetstream.WithRetryAttempts(0))
 		}
@@ -234,7 +241,9 @@ func (l *logSpace) send(batch []queued) (again []queued) {
 			case err = <-acks[i].Err():
 			}
 		}
-		err = l.e.failure(context.Background(), err)
+		if !errors.Is(err, ErrFull) {
+			err = l.e.failure(context.Background(), err)
+		}
 		retry := errors.Is(err, ErrUnavailable) && l.ctx.Err() == nil && time.Since(q.since) < persistence
 		if retry || q.message == nil && len(again) > 0 {
 			again = append(again, q) // who waits, waits for those before
