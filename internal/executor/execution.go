@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/approval"
@@ -62,6 +63,9 @@ type Execution struct {
 	asSent   uint64          // of Job
 	number   uint64
 	log      eventLog
+	claim    atomic.Uint64 // revision of what makes the call id its own; 0 for a call that only reads
+	waited   bool          // for the answer of a person, at first
+	recorded bool          // the end is stored
 	ending   chan struct{} // closed when the end is about to be written
 	done     chan struct{} // closed when it is
 
@@ -110,7 +114,11 @@ type waiting struct {
 // tools keep their stacks.
 func (x *Execution) run(w *waiting) {
 	defer x.endPanicked()
-	if refusal := x.executor.config.Steps.Starting(x); refusal != nil {
+	refusal := x.beginClaimed()
+	if refusal == nil {
+		refusal = x.executor.config.Steps.Starting(x)
+	}
+	if refusal != nil {
 		x.refuse(refusal)
 		return
 	}
@@ -433,6 +441,9 @@ func (x *Execution) finish(finished *Finished) {
 	}
 	finished.count(x.Order.Measure)
 	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
+	if records := x.executor.config.Records; records != nil {
+		records.ends(x, finished, now)
+	}
 
 	x.mu.Lock()
 	x.log.end(*finished, now)
@@ -440,6 +451,9 @@ func (x *Execution) finish(finished *Finished) {
 	x.mu.Unlock()
 	close(x.done)
 	x.executor.watchers.changed()
+	if records := x.executor.config.Records; records != nil {
+		records.enqueue(x)
+	}
 	x.executor.keep(x)
 	x.log.keepBatches()
 }
