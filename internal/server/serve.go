@@ -75,8 +75,13 @@ func Serve(c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	server, err := newWith(access, auth.Local.Name, c, logger, metrics, tracer)
+	stored, err := openState(c, logger)
 	if err != nil {
+		return err
+	}
+	server, err := newWith(access, auth.Local.Name, c, stored, logger, metrics, tracer)
+	if err != nil {
+		stored.close()
 		return err
 	}
 	if c.Sandbox.Mode == config.SandboxRequired {
@@ -111,7 +116,7 @@ func Serve(c *config.Config) error {
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", overHTTP.address),
-		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace),
+		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", stored.place()),
 		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
 	if (!endpoint.IsLocal(c.Listen) || !c.HTTP.Off() && !endpoint.IsLocal(c.HTTP.Listen)) && c.TLS.Off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")
