@@ -47,7 +47,7 @@ func (s *Store) record(of session.Ref, grants []policy.Grant) error {
 		_, err = s.config.Records.Put(context.Background(), keyOf(of), value, 0)
 	}
 	if err != nil {
-		return fmt.Errorf("nothing was changed, for the grants of the session could not be stored: %w", err)
+		return fmt.Errorf("nothing was changed, for the grants of the session could not be stored: %w", state.Brief(err))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/state"
@@ -45,7 +46,7 @@ type RecordsConfig struct {
 // A call that may change something is claimed before it runs, and its end is stored before
 // anybody sees it: a call id that was claimed is never run again. Calls that only read cost
 // nobody a wait: one goroutine stores their ends behind them, many at a time and in order.
-// Where too many wait to be stored, the newest are dropped and counted.
+// Where they come too fast, or too many wait to be stored, some are left out and counted.
 //
 // A claim is an entry by call id. The history is a log of ends, with results and events.
 // Where both tell of a call, the history does.
@@ -56,6 +57,7 @@ type Records struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 
+	reads   *rate.Limiter // of calls that only read
 	queue   chan queued
 	closing chan struct{} // closed when no more is queued
 	written chan struct{} // closed when all is stored that was queued
@@ -105,6 +107,11 @@ const (
 	// runShift makes numbers of executions of the number of a run and a counter.
 	runShift = 40
 
+	// readsPerSecond is how many calls that only read are recorded. Of more, which a server
+	// can have while it does nothing else, the processor would notice the records: to make
+	// such a call again does no harm.
+	readsPerSecond = 1000
+
 	// maxQueued is how many ends wait to be stored, and maxQueuedBytes how much their logs
 	// hold.
 	maxQueued      = 20_000
@@ -132,7 +139,7 @@ const (
 // OpenRecords opens the records. Close them after the executor.
 func OpenRecords(ctx context.Context, config RecordsConfig) (*Records, error) {
 	r := &Records{
-		config: config, queue: make(chan queued, maxQueued), closing: make(chan struct{}), written: make(chan struct{}), loaded: make(chan struct{}),
+		config: config, reads: rate.NewLimiter(readsPerSecond, 2*readsPerSecond), queue: make(chan queued, maxQueued), closing: make(chan struct{}), written: make(chan struct{}), loaded: make(chan struct{}),
 		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool),
 	}
 	var err error
@@ -164,7 +171,7 @@ func (r *Records) Close() error {
 // RecordStats are counts for metrics.
 type RecordStats struct {
 	Queued  int    // ends that wait to be stored
-	Dropped uint64 // ends that were not stored, for too many waited
+	Dropped uint64 // ends that were left out
 }
 
 // Stats returns the counts of now.
@@ -189,8 +196,10 @@ func (r *Records) claim(x *Execution, at stage) (*record, error) {
 	// What happened is unknown, also after a conflict: the first attempt may have been heard.
 	entry, getErr := r.claims.Get(r.ctx, string(name))
 	if getErr != nil {
-		r.mark(x.number)
-		return nil, errors.Join(err, getErr)
+		if !errors.Is(getErr, state.ErrNotFound) {
+			r.mark(x.number)
+		}
+		return nil, err
 	}
 	found, decodeErr := decodeRecord(entry.Value)
 	switch {
@@ -268,8 +277,13 @@ func (r *Records) ends(x *Execution, end *Finished, at time.Time) {
 
 // enqueue has the goroutine store what is left to store of an execution that ended.
 func (r *Records) enqueue(x *Execution) {
+	last := x.claim.Load()
+	if last == 0 && !r.reads.Allow() {
+		r.dropped.Add(1)
+		return
+	}
 	one := queued{ends: x, bytes: int64(x.log.held())}
-	if last := x.claim.Load(); last != 0 {
+	if last != 0 {
 		one.claim, one.last = recordOf(x, stageEnded), state.Revision(last)
 		one.claim.Effects, one.claim.Access = nil, nil
 		one.claim.Started, one.claim.Ended, one.claim.Outcome = x.started.Round(0), x.ended.Round(0), x.outcome
@@ -287,9 +301,7 @@ func (r *Records) enqueue(x *Execution) {
 		}
 	}
 	r.bytes.Add(-one.bytes)
-	if r.dropped.Add(1) == 1 {
-		r.config.Logger.Warn("calls end faster than they are recorded: some are not found after a restart")
-	}
+	r.dropped.Add(1)
 }
 
 // framed appends a record to those of a batch, with what finds it without decoding it.

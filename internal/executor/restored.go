@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/state"
 )
 
 // changes reports whether a job may change something, or asks a person: then its call id
@@ -91,7 +92,7 @@ func (e *Executor) claim(x *Execution, job *Job) (*Execution, error) {
 	}
 	found, err := e.config.Records.claim(x, at)
 	if err != nil {
-		return nil, fmt.Errorf("the call did not run, for its call id could not be recorded: %w", err)
+		return nil, fmt.Errorf("the call did not run, for its call id could not be recorded: %w", state.Brief(err))
 	}
 	if found == nil {
 		return nil, nil
@@ -106,7 +107,7 @@ func (x *Execution) beginClaimed() *Refusal {
 		return nil
 	}
 	if err := x.executor.config.Records.begins(x); err != nil {
-		refusal := Refuse(Failed, "not_recorded", fmt.Sprintf("The call did not run, for its beginning could not be recorded: %v. Call again later with a new call id.", err))
+		refusal := Refuse(Failed, "not_recorded", fmt.Sprintf("The call did not run, for its beginning could not be recorded: %v. Call again later with a new call id.", state.Brief(err)))
 		refusal.Failure.Retryable, refusal.Failure.RetryAfter = true, time.Second
 		return refusal
 	}

@@ -43,12 +43,12 @@ func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tr
 	if err != nil {
 		return nil, err
 	}
-	return newWith(access, auth.Local.Name, c, nil, logger, metrics, tracer)
+	return newWith(access, auth.Local.Name, c, nothingStored, logger, metrics, tracer)
 }
 
 // newWith is New with other callers, and with what outlives the server, if anything does:
 // the workspace of the configuration is that of owner.
-func newWith(access *config.Access, owner string, c *config.Config, stored *stored, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
+func newWith(access *config.Access, owner string, c *config.Config, openStored func() (*stored, error), logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
 	var opened []func() // what a start that fails has to close, in the order it was opened
 	defer func() {
 		if err != nil {
@@ -57,6 +57,11 @@ func newWith(access *config.Access, owner string, c *config.Config, stored *stor
 			}
 		}
 	}()
+	opened = append(opened, func() {
+		if stored, err := openStored(); err == nil {
+			stored.close()
+		}
+	})
 	if err := c.FillIn(); err != nil {
 		return nil, err
 	}
@@ -110,6 +115,11 @@ func newWith(access *config.Access, owner string, c *config.Config, stored *stor
 	if err != nil {
 		return nil, err
 	}
+	stored, err := openStored()
+	if err != nil {
+		return nil, err
+	}
+	stored.measure(metrics)
 	kept, err := stored.artifacts(c.Artifacts)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,9 @@ import (
 	"io"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/config"
@@ -42,17 +44,33 @@ type identity struct {
 
 const identityVersion = 1
 
-// openState opens what a server keeps beyond its process; nil where that is nothing.
-func openState(c *config.Config, logger *zap.Logger) (_ *stored, err error) {
-	if err := c.FillIn(); err != nil {
-		return nil, err
-	}
+// openState begins to open what a server keeps beyond its process, and returns what waits
+// for it: nil where nothing is kept. The configuration is filled in. The rest of the server
+// is made meanwhile.
+func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, error)) {
 	if c.State.Off() {
-		return nil, nil
+		return nothingStored
 	}
-	ctx := context.Background()
-	s := &stored{dir: c.State.Dir}
-	if s.engine, err = state.Open(ctx, state.Options{Dir: s.dir, Log: logger}); err != nil {
+	options, limits := state.Options{Dir: c.State.Dir, Log: logger}, c.State
+	var s *stored
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s, err = open(context.Background(), options, limits)
+	}()
+	return func() (*stored, error) {
+		<-done
+		return s, err
+	}
+}
+
+// nothingStored is for servers of which nothing outlives the process.
+func nothingStored() (*stored, error) { return nil, nil }
+
+func open(ctx context.Context, options state.Options, limits config.State) (_ *stored, err error) {
+	s := &stored{dir: options.Dir}
+	if s.engine, err = state.Open(ctx, options); err != nil {
 		return nil, fmt.Errorf("state.dir: %w", err)
 	}
 	defer func() {
@@ -60,20 +78,29 @@ func openState(c *config.Config, logger *zap.Logger) (_ *stored, err error) {
 			s.engine.Close()
 		}
 	}()
-	who, err := identify(ctx, s.engine)
-	if err != nil {
-		return nil, fmt.Errorf("state.dir %s: %w", s.dir, err)
-	}
-	s.installation = who.Installation
-	if s.sessionRecords, err = session.OpenRecords(ctx, s.engine, who.Installation, logger); err != nil {
-		return nil, err
-	}
-	if s.grantRecords, err = s.engine.KV(ctx, state.Space{Name: "grants"}); err != nil {
-		return nil, fmt.Errorf("records of grants: %w", err)
-	}
-	s.callRecords, err = executor.OpenRecords(ctx, executor.RecordsConfig{
-		Engine: s.engine, Run: who.Run, Key: [16]byte(who.Key), Retention: c.State.Retention, HistoryBytes: int64(c.State.MaxHistory), Logger: logger,
+	var who identity
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		if who, err = identify(ctx, s.engine); err != nil {
+			return fmt.Errorf("state.dir %s: %w", s.dir, err)
+		}
+		s.callRecords, err = executor.OpenRecords(ctx, executor.RecordsConfig{
+			Engine: s.engine, Run: who.Run, Key: [16]byte(who.Key), Retention: limits.Retention, HistoryBytes: int64(limits.MaxHistory), Logger: options.Log,
+		})
+		return err
 	})
+	group.Go(func() (err error) {
+		s.sessionRecords, err = session.OpenRecords(ctx, s.engine, options.Log)
+		return err
+	})
+	group.Go(func() (err error) {
+		if s.grantRecords, err = s.engine.KV(ctx, state.Space{Name: "grants"}); err != nil {
+			return fmt.Errorf("records of grants: %w", err)
+		}
+		return nil
+	})
+	err = group.Wait()
+	s.installation = who.Installation
 	return s, err
 }
 
@@ -119,6 +146,7 @@ func (s *stored) sessions() *session.Records {
 	if s == nil {
 		return nil
 	}
+	s.sessionRecords.Installation = s.installation
 	return s.sessionRecords
 }
 
@@ -144,12 +172,34 @@ func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
 	return artifact.OpenLasting(c, s.installation)
 }
 
-// place tells people where the state is.
-func (s *stored) place() string {
-	if s == nil {
+// placeOf tells people where the state is.
+func placeOf(c *config.State) string {
+	if c.Off() {
 		return "memory"
 	}
-	return s.dir
+	return c.Dir
+}
+
+// measure has metrics tell whether the state can be used, and how far it is behind.
+func (s *stored) measure(metrics prometheus.Registerer) {
+	if s == nil {
+		return
+	}
+	metrics.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "toolserver_state_up", Help: "Whether the state can be read and written: 1 or 0.",
+		}, func() float64 {
+			if s.engine.Health(context.Background()) != nil {
+				return 0
+			}
+			return 1
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "toolserver_state_queued_calls", Help: "Calls that ended and wait to be recorded.",
+		}, func() float64 { return float64(s.callRecords.Stats().Queued) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "toolserver_state_unrecorded_calls_total", Help: "Calls that only read and were not recorded, for they came too fast.",
+		}, func() float64 { return float64(s.callRecords.Stats().Dropped) }))
 }
 
 // closers are closed after everything that stores something.

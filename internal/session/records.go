@@ -29,24 +29,26 @@ import (
 // Records keep sessions where a restart finds them. What is stored of a session is in
 // force, and what is in force is stored before anybody is told so.
 type Records struct {
+	// Installation names the directories of workspaces that go on. No other on this machine
+	// has its name.
+	Installation string
+
 	kv     state.KV
-	place  string
 	logger *zap.Logger
 	ctx    context.Context
 }
 
-// OpenRecords opens the records of an installation, whose name no other has on this
-// machine: the workspaces of its sessions are in directories of that name.
-func OpenRecords(ctx context.Context, engine state.Engine, installation string, logger *zap.Logger) (*Records, error) {
+// OpenRecords opens the records, which need the name of their installation then.
+func OpenRecords(ctx context.Context, engine state.Engine, logger *zap.Logger) (*Records, error) {
 	kv, err := engine.KV(ctx, state.Space{Name: "sessions"})
 	if err != nil {
 		return nil, fmt.Errorf("records of sessions: %w", err)
 	}
-	return &Records{kv, "sessions-" + installation, logger, context.WithoutCancel(ctx)}, nil
+	return &Records{kv: kv, logger: logger, ctx: context.WithoutCancel(ctx)}, nil
 }
 
 // dir returns where workspaces and documents of sessions are, below that of their tenant.
-func (r *Records) dir(root string) string { return filepath.Join(root, r.place) }
+func (r *Records) dir(root string) string { return filepath.Join(root, "sessions-"+r.Installation) }
 
 func (r *Records) newWorkspace(root string) (string, error) {
 	if err := os.MkdirAll(r.dir(root), 0o700); err != nil {
@@ -130,7 +132,7 @@ func (s *Session) save(settings Settings) error {
 		_, err = r.kv.Put(r.ctx, keyOf(s.Ref()), value, 0)
 	}
 	if err != nil {
-		return fmt.Errorf("nothing was changed, for the session could not be stored: %w", err)
+		return fmt.Errorf("nothing was changed, for the session could not be stored: %w", state.Brief(err))
 	}
 	s.persists.Store(true)
 	return nil
@@ -155,7 +157,7 @@ func (s *Store) Erase(session *Session) error {
 	defer session.changing.Unlock()
 	if session.persists.Load() {
 		if err := r.kv.Delete(r.ctx, keyOf(session.Ref()), 0); err != nil {
-			return fmt.Errorf("the session was not closed, for that could not be stored: %w", err)
+			return fmt.Errorf("the session was not closed, for that could not be stored: %w", state.Brief(err))
 		}
 	}
 	session.persists.Store(false)
