@@ -165,15 +165,11 @@ func (e *Executor) stored(owner auth.Owner, id string) (*Execution, error) {
 	case tag != tagOf(owner):
 		return nil, nil
 	}
-	x := e.over(&Execution{ID: id, number: number}, lostSeq, time.Time{}, Lost)
+	x := e.over(&Execution{ID: id, number: number, unnumbered: true}, 1, time.Time{}, Lost)
 	x.Order.Session.Owner = owner
 	x.finishedBefore(lostCall("lost_unknown", "The execution was one of before the server was last started, and nothing is recorded of it: it only read and had not ended, or it ended too long ago. It is not run again."))
 	return x, nil
 }
-
-// lostSeq numbers the end of an execution whose events are not known. It comes after any
-// that somebody has seen, which are told as skipped.
-const lostSeq = 1_000_000_000
 
 // restore returns an execution of a record, as it is now.
 func (e *Executor) restore(r *record) *Execution {
@@ -190,7 +186,8 @@ func (e *Executor) restore(r *record) *Execution {
 		x.Order.Verdict = *r.Verdict
 	}
 	if r.Stage != stageEnded {
-		e.over(x, lostSeq, time.Time{}, Lost)
+		x.unnumbered = true
+		e.over(x, 1, time.Time{}, Lost)
 		x.finishedBefore(r.interrupted())
 		return x
 	}
@@ -230,6 +227,14 @@ func (x *Execution) replay(stored []storedEvent) {
 	slices.Reverse(x.log.events)
 }
 
+// lastFor returns the end of an execution whose events nobody knows, as the one that
+// follows what a reader has seen.
+func (x *Execution) lastFor(after uint64) Event {
+	event := x.log.events[0]
+	event.Seq = after + 1
+	return event
+}
+
 // finishedBefore puts the last event into the log.
 func (x *Execution) finishedBefore(end *Finished) {
 	x.log.events = append(x.log.events, Event{
@@ -246,7 +251,7 @@ func (r *record) interrupted() *Finished {
 	case r.Reads:
 		return lostCall("lost_without_effects", "The server ended while the call ran, and its result is lost. It only reads, and changed nothing."+again)
 	}
-	return lostCall("lost_effects_unknown", "The server ended while the call ran. What it did until then is unknown: it may have had effects. Look before you do it again."+again)
+	return lostCall("lost_effects_unknown", "The call may have run, and it may have had effects: the server ended meanwhile, and what the call did until then is unknown. Look before you do it again."+again)
 }
 
 func lostCall(code, message string) *Finished { return withFailure(Lost, code, message) }
