@@ -327,7 +327,10 @@ const maxRecord = state.MaxValue - 1<<10
 
 func compressed(text []byte) []byte {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // there is such a level
+	}
 	w.Write(text) // a buffer takes all
 	w.Close()
 	return out.Bytes()

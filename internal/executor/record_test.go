@@ -109,7 +109,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 // TestRecordHasRoom: results of any size make a record that can be stored; what has no room
 // is told to be missing.
 func TestRecordHasRoom(t *testing.T) {
-	noise := make([]byte, 2*state.MaxValue)
+	noise := make([]byte, state.MaxValue)
 	rand.Read(noise)
 	for name, test := range map[string]struct {
 		content tools.Content

@@ -256,6 +256,9 @@ func (s *Store) restore(r *record) error {
 	if err != nil {
 		return err
 	}
+	if !s.mayReopen(r) {
+		return errors.New("the operator does not allow its workspace any more")
+	}
 	root, err := s.rootOf(r.Owner.Tenant())
 	if err != nil {
 		return err
@@ -279,6 +282,19 @@ func (s *Store) restore(r *record) error {
 	s.byKey[key{r.Owner, r.ID}], s.byRef[session.Ref()] = session, session
 	session.watchIdle(func() { s.idled(session) })
 	return nil
+}
+
+// mayReopen reports whether the workspace of a session is one that it could have by now.
+func (s *Store) mayReopen(r *record) bool {
+	if r.Scratch || r.ID == DefaultID {
+		return true
+	}
+	if dir, ok := s.config.DefaultWorkspace[string(r.Owner)]; ok {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil && resolved == r.Workspace {
+			return true
+		}
+	}
+	return s.allowed(r.Workspace, s.AllowedWorkspaces(r.Owner.Tenant()))
 }
 
 // movedDefault reports whether a record is of a default session that works elsewhere by
