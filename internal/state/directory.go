@@ -125,15 +125,7 @@ func (d *directory) keep(stream string) error {
 	if slices.Contains(d.manifest.Streams, stream) {
 		return nil
 	}
-	err := filepath.WalkDir(filepath.Join(d.path, streamsPath, stream), func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // the engine replaces files of its own
-		}
-		if err == nil {
-			err = syncFile(path)
-		}
-		return err
-	})
+	err := syncTree(filepath.Join(d.path, streamsPath, stream))
 	for up := filepath.Join(d.path, streamsPath); err == nil && up != d.path; up = filepath.Dir(up) {
 		err = syncFile(up)
 	}
@@ -142,6 +134,19 @@ func (d *directory) keep(stream string) error {
 	}
 	d.manifest.Streams = append(d.manifest.Streams, stream)
 	return d.writeManifest()
+}
+
+// syncTree has everything in a directory reach the disk.
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // the engine replaces files of its own
+		}
+		if err == nil {
+			err = syncFile(path)
+		}
+		return err
+	})
 }
 
 func syncFile(path string) error {
