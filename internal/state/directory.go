@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/toolserver/toolserver/internal/wholefile"
@@ -47,6 +48,8 @@ type directory struct {
 
 	mu       sync.Mutex
 	manifest manifest
+	unkept   []string    // spaces that were made, and that a loss of power would take
+	settled  atomic.Bool // there are none
 }
 
 // openDirectory locks a directory, and makes it if it is not there.
@@ -92,7 +95,7 @@ func (d *directory) readManifest() error {
 			return damaged(d.path, "there is data, but no "+manifestName)
 		}
 		d.manifest = manifest{Version: layout}
-		return d.writeManifest()
+		return nil // it is written before it is used
 	}
 	if err != nil {
 		return fmt.Errorf("the state: %w", err)
@@ -107,8 +110,8 @@ func (d *directory) readManifest() error {
 	return nil
 }
 
-func (d *directory) writeManifest() error {
-	text, err := json.Marshal(d.manifest)
+func (d *directory) writeManifest(m manifest) error {
+	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -118,14 +121,49 @@ func (d *directory) writeManifest() error {
 	return syncFile(d.path)
 }
 
-// keep makes sure of a space that was just made, and notes it; one that is noted is kept.
-func (d *directory) keep(stream string) error {
+// keep has a space noted that is there, before something is written to it.
+func (d *directory) keep(stream string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if slices.Contains(d.manifest.Streams, stream) {
+	if !slices.Contains(d.manifest.Streams, stream) && !slices.Contains(d.unkept, stream) {
+		d.unkept = append(d.unkept, stream)
+		d.settled.Store(false)
+	}
+}
+
+// settle makes sure that new spaces outlive a loss of power, which the engine does not,
+// and notes them, so that their loss is noted too. It does so for all at once: what
+// takes time is each wait for the disk.
+func (d *directory) settle() error {
+	if d.settled.Load() {
 		return nil
 	}
-	err := filepath.WalkDir(filepath.Join(d.path, streamsPath, stream), func(path string, entry fs.DirEntry, err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	streams := filepath.Join(d.path, streamsPath)
+	for _, stream := range d.unkept {
+		if err := syncTree(filepath.Join(streams, stream)); err != nil {
+			return fmt.Errorf("the state: %w", err)
+		}
+	}
+	for up := streams; up != d.path; up = filepath.Dir(up) {
+		if err := syncFile(up); err != nil {
+			return fmt.Errorf("the state: %w", err)
+		}
+	}
+	noted := d.manifest
+	noted.Streams = slices.Concat(noted.Streams, d.unkept)
+	if err := d.writeManifest(noted); err != nil {
+		return err
+	}
+	d.manifest, d.unkept = noted, nil
+	d.settled.Store(true)
+	return nil
+}
+
+// syncTree has everything in a directory reach the disk.
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // the engine replaces files of its own
 		}
@@ -134,14 +172,6 @@ func (d *directory) keep(stream string) error {
 		}
 		return err
 	})
-	for up := filepath.Join(d.path, streamsPath); err == nil && up != d.path; up = filepath.Dir(up) {
-		err = syncFile(up)
-	}
-	if err != nil {
-		return fmt.Errorf("the state: %w", err)
-	}
-	d.manifest.Streams = append(d.manifest.Streams, stream)
-	return d.writeManifest()
 }
 
 func syncFile(path string) error {
@@ -158,11 +188,15 @@ func syncFile(path string) error {
 // use notes that the directory is used, and how.
 func (d *directory) use(unsynced bool) error {
 	d.manifest.Blocks, d.manifest.Unsynced = nil, unsynced
-	return d.writeManifest()
+	d.settled.Store(true)
+	return d.writeManifest(d.manifest)
 }
 
 // rest notes what the directory has, now that nobody uses it.
 func (d *directory) rest() error {
+	if err := d.settle(); err != nil {
+		return err
+	}
 	d.manifest.Blocks = make(map[string]int64)
 	for _, stream := range d.manifest.Streams {
 		dir := filepath.Join(d.path, streamsPath, stream)
@@ -178,7 +212,7 @@ func (d *directory) rest() error {
 			d.manifest.Blocks[filepath.Join(stream, blocksName, b.name)] = info.Size()
 		}
 	}
-	return d.writeManifest()
+	return d.writeManifest(d.manifest)
 }
 
 func (d *directory) close() error { return d.lock.Close() }

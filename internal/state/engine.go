@@ -152,9 +152,7 @@ func (e *engine) provideOnce(ctx context.Context, want jetstream.StreamConfig) (
 	defer cancel()
 	stream, err := e.js.Stream(short, want.Name)
 	if err == nil {
-		if err := e.keep(want); err != nil {
-			return nil, err
-		}
+		e.keep(want)
 		have := stream.CachedInfo().Config
 		if have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge && have.Replicas == want.Replicas {
 			return stream, nil
@@ -172,7 +170,8 @@ func (e *engine) provideOnce(ctx context.Context, want jetstream.StreamConfig) (
 	if err != nil {
 		return nil, e.failure(ctx, err)
 	}
-	return stream, e.keep(want)
+	e.keep(want)
+	return stream, nil
 }
 
 // provideVolatile makes spaces in memory again, when the engine has begun again.
@@ -188,9 +187,20 @@ func (e *engine) provideVolatile(ctx context.Context) error {
 	return nil
 }
 
+// mayWrite sees to what must be before something is written to a space.
+func (e *engine) mayWrite(storage jetstream.StorageType, size int) error {
+	if err := e.room(storage, size); err != nil {
+		return err
+	}
+	if e.local == nil || storage != jetstream.FileStorage {
+		return nil
+	}
+	return e.local.dir.settle()
+}
+
 // room refuses what the disk of an engine in this process has no room for.
 func (e *engine) room(storage jetstream.StorageType, size int) error {
-	if e.local == nil || e.local.disk == nil || storage != jetstream.FileStorage {
+	if e.local == nil || storage != jetstream.FileStorage {
 		return nil
 	}
 	if err := e.local.broken(); err != nil {
@@ -199,19 +209,16 @@ func (e *engine) room(storage jetstream.StorageType, size int) error {
 	return e.local.disk.room(size)
 }
 
-// keep sees to it that a space on our directory outlives a loss of power: the engine
-// itself does not. It is noted, so that its loss is.
-func (e *engine) keep(c jetstream.StreamConfig) error {
-	if c.Storage != jetstream.FileStorage {
+// keep notes a space that is there.
+func (e *engine) keep(c jetstream.StreamConfig) {
+	switch {
+	case c.Storage != jetstream.FileStorage:
 		e.mu.Lock()
 		e.memory[c.Name] = c
 		e.mu.Unlock()
-		return nil
+	case e.local != nil:
+		e.local.dir.keep(c.Name)
 	}
-	if e.local == nil || e.local.dir == nil {
-		return nil
-	}
-	return e.local.dir.keep(c.Name)
 }
 
 // space returns what spaces of both kinds have in common.

@@ -199,7 +199,7 @@ func (k *kvSpace) write(ctx context.Context, key string, value []byte, ttl time.
 	m := nats.NewMsg(k.prefix + subject)
 	m.Data = data
 	if operation == "" { // what is deleted makes room
-		if err := k.e.room(k.storage, len(data)); err != nil {
+		if err := k.e.mayWrite(k.storage, len(data)); err != nil {
 			return 0, err
 		}
 	} else {

@@ -91,7 +91,7 @@ func (l *logSpace) Append(ctx context.Context, topic string, data []byte) (uint6
 	if err != nil {
 		return 0, err
 	}
-	if err := l.e.room(l.storage, len(packed)); err != nil {
+	if err := l.e.mayWrite(l.storage, len(packed)); err != nil {
 		return 0, err
 	}
 	short, cancel := context.WithTimeout(ctx, patience)
@@ -228,9 +228,10 @@ func (l *logSpace) send(batch []queued) (again []queued) {
 		if q.message == nil {
 			continue
 		}
-		if failures[i] = l.e.room(l.storage, len(q.message.Data)); failures[i] == nil {
+		if failures[i] = l.e.mayWrite(l.storage, len(q.message.Data)); failures[i] == nil {
 			q.message.Reply = "" // the client's own, of the last attempt
-			acks[i], failures[i] = l.e.js.PublishMsgAsync(q.message, jetstream.WithRetryAttempts(0))
+			ack, err := l.e.js.PublishMsgAsync(q.message, jetstream.WithRetryAttempts(0))
+			acks[i], failures[i] = ack, l.e.failure(context.Background(), err)
 		}
 	}
 	for i, q := range batch {
@@ -238,11 +239,9 @@ func (l *logSpace) send(batch []queued) (again []queued) {
 		if acks[i] != nil {
 			select {
 			case <-acks[i].Ok():
-			case err = <-acks[i].Err():
+			case failed := <-acks[i].Err():
+				err = l.e.failure(context.Background(), failed)
 			}
-		}
-		if !errors.Is(err, ErrFull) {
-			err = l.e.failure(context.Background(), err)
 		}
 		retry := errors.Is(err, ErrUnavailable) && l.ctx.Err() == nil && time.Since(q.since) < persistence
 		if retry || q.message == nil && len(again) > 0 {
