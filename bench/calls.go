@@ -167,6 +167,11 @@ func (h *harness) fight(ctx context.Context, duels []*duel) error {
 		return err
 	}
 	defer servers.stop()
+	return h.fightOn(ctx, servers, duels)
+}
+
+// fightOn is fight with servers that are there.
+func (h *harness) fightOn(ctx context.Context, servers *trio, duels []*duel) error {
 	var groups []group
 	for _, d := range duels {
 		side := func(s *server) func(context.Context) (slice, error) {

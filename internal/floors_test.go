@@ -33,8 +33,8 @@ var floors = [][]string{
 	{"internal/effects", "internal/schema", "internal/integrity", "internal/model/modeltest", "internal/pdf", "internal/search/index", "internal/shell/programs"},
 	{"internal/model", "internal/sandbox", "internal/search/ignore", "internal/tools"},
 	{"internal/history", "internal/toolcall", "internal/workspace/workspacetest"},
-	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
-	{"internal/egress/egresstest", "internal/endpoint", "internal/glob", "internal/lease", "internal/picture", "internal/programtest", "internal/search/plain", "internal/search/workers", "internal/site", "internal/size", "internal/soaktest", "internal/version", "internal/wholefile", "proto/toolserver/v1"},
+	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/state", "internal/trace", "internal/workspace"},
+	{"internal/egress/egresstest", "internal/endpoint", "internal/glob", "internal/lease", "internal/picture", "internal/programtest", "internal/search/plain", "internal/search/workers", "internal/site", "internal/size", "internal/soaktest", "internal/state/statetest", "internal/version", "internal/wholefile", "proto/toolserver/v1"},
 }
 
 // reserved names imports that only some packages may have: what speaks gRPC and
@@ -79,6 +79,7 @@ var reserved = map[string][]string{
 	"github.com/santhosh-tekuri":      {"internal/persona", "internal/schema", "internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                         {"bench", "bench/bare", "internal/programtest", "internal/sandbox/sandboxtest", "internal/workspace/workspacetest", "sdk/sdktest"},
 	"mvdan.cc/sh":                     {"internal/shell"},
+	"github.com/nats-io":              {"internal/state", "internal/state/statetest"},
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what

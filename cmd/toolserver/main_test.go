@@ -28,6 +28,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	"github.com/toolserver/toolserver/internal/server"
+	"github.com/toolserver/toolserver/internal/state"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -90,8 +91,32 @@ func TestScripts(t *testing.T) {
 			"listening": scriptListening,
 			"retry":     scriptRetry,
 			"completes": scriptCompletes,
+			"state":     scriptState,
 		},
 	})
+}
+
+// scriptState is "state DIR": a server has kept something in the directory. After "state
+// DIR used" one still does.
+func scriptState(ts *testscript.TestScript, _ bool, args []string) {
+	ctx := context.Background()
+	e, err := state.Open(ctx, state.Options{Dir: ts.MkAbs(args[0])})
+	ts.Check(err)
+	calls, err := e.KV(ctx, state.Space{Name: "calls"})
+	ts.Check(err)
+	_, err = calls.Put(ctx, state.Key("acme", "call-1"), []byte("succeeded"), 0)
+	ts.Check(err)
+	events, err := e.Log(ctx, state.Space{Name: "events"})
+	ts.Check(err)
+	for range 3 {
+		_, err = events.Append(ctx, "call-1", []byte("event"))
+		ts.Check(err)
+	}
+	if len(args) > 1 {
+		ts.Defer(func() { ts.Check(e.Close()) })
+		return
+	}
+	ts.Check(e.Close())
 }
 
 // scriptRetry is "retry COMMAND ARGS...": the command must succeed before long.

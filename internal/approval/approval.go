@@ -12,6 +12,9 @@
 // session store, of a session, or of the grants, one at a time, and no other. Grants
 // are read with the last alone. The store calls its asker without a lock.
 //
+// Grants that are stored are stored before they count, with the mutex of the store held:
+// those who ask and answer wait for it, and nobody who only reads grants.
+//
 // Goroutines: there are none. Each pending question has a timer for its expiry, which
 // the store stops when the question ends.
 package approval
@@ -27,6 +30,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -55,6 +59,9 @@ var (
 type Config struct {
 	// Sessions resolves the sessions that questions name. Required.
 	Sessions *session.Store
+
+	// Records, if set, keep the grants of sessions that go on after a restart.
+	Records state.KV
 
 	// SelfApproval lets a principal approve its own calls, whatever
 	// [Store.SetSelfApproval] says later. Where everybody is the same principal,

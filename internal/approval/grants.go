@@ -88,7 +88,11 @@ func (s *Store) give(q *Question, a Answer) (*policy.Grant, error) {
 	if old == nil && !s.forgetWith(q.Session) {
 		return nil, fmt.Errorf("%w: the session has ended", ErrWithdrawn)
 	}
-	s.grants.set(q.Session, append(next, grant))
+	next = append(next, grant)
+	if err := s.record(q.Session, next); err != nil {
+		return nil, err
+	}
+	s.grants.set(q.Session, next)
 	return &grant, nil
 }
 
@@ -100,6 +104,9 @@ func (s *Store) forgetWith(of session.Ref) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.grants.forget(of)
+		if !found.Suspended() {
+			s.erase(of) // or the next start does, which finds no such session
+		}
 	})
 }
 
@@ -132,7 +139,11 @@ func (s *Store) Revoke(by Viewer, id string) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	s.grants.set(found.Session, slices.Delete(slices.Clone(old), i, i+1))
+	left := slices.Delete(slices.Clone(old), i, i+1)
+	if err := s.record(found.Session, left); err != nil {
+		return Grant{}, err
+	}
+	s.grants.set(found.Session, left)
 	return found, nil
 }
 

@@ -74,6 +74,7 @@ type Info struct {
 // Nothing of it is on the disk before the first artifact.
 type Store struct {
 	config Config
+	lasts  string // the directory of artifacts that outlive the store; empty where none does
 
 	mu      sync.Mutex
 	place   *lease.Dir // nil before it is needed
@@ -104,6 +105,17 @@ func Open(config Config) (*Store, error) {
 	return &Store{config: config.WithDefaults(), byID: make(map[string]*kept), bytesOf: make(map[SessionID]int64)}, nil
 }
 
+// OpenLasting returns a store whose artifacts outlive it: what is complete, and not past
+// its time, is there when it is opened again for the same installation.
+func OpenLasting(config Config, installation string) (*Store, error) {
+	s, err := Open(config)
+	if err != nil {
+		return nil, err
+	}
+	s.lasts = filepath.Join(config.Dir, "installation-"+installation)
+	return s, s.load()
+}
+
 // Create begins an artifact. Older ones make room for it.
 func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 	s.mu.Lock()
@@ -111,12 +123,9 @@ func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	if s.place == nil {
-		place, err := lease.New(s.config.Dir, leased)
-		if err != nil {
-			return nil, err
-		}
-		s.place = place
+	dir, err := s.dir()
+	if err != nil {
+		return nil, err
 	}
 	for len(s.byID) >= s.config.MaxCount {
 		if !s.evict(func(*kept) bool { return true }) {
@@ -124,7 +133,7 @@ func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 		}
 	}
 	id := strings.ToLower(rand.Text())
-	path := filepath.Join(s.place.Path(), id)
+	path := filepath.Join(dir, id)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
@@ -133,6 +142,21 @@ func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 	s.byID[id] = k
 	s.oldest = append(s.oldest, k)
 	return &Writer{store: s, kept: k}, nil
+}
+
+// dir returns where artifacts are, which it makes. The store is locked.
+func (s *Store) dir() (string, error) {
+	if s.lasts != "" {
+		return s.lasts, os.MkdirAll(s.lasts, 0o700)
+	}
+	if s.place == nil {
+		place, err := lease.New(s.config.Dir, leased)
+		if err != nil {
+			return "", err
+		}
+		s.place = place
+	}
+	return s.place.Path(), nil
 }
 
 // Read returns what an artifact of owner is by now, and its bytes from offset
@@ -225,13 +249,15 @@ func (s *Store) End(of SessionID) {
 	}
 }
 
-// Close removes all artifacts, and takes no more.
+// Close removes all artifacts, but for those that outlive the store, and takes no more.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for len(s.oldest) > 0 {
-		s.remove(s.oldest[0])
+	for _, k := range slices.Clone(s.oldest) {
+		if s.lasts == "" || k.file != nil {
+			s.remove(k)
+		}
 	}
 	if s.expiry != nil {
 		s.expiry.Stop()
@@ -293,6 +319,9 @@ func (s *Store) remove(k *kept) {
 	s.charge(k, -int64(k.info.Size))
 	k.gone = true
 	os.Remove(k.path)
+	if s.lasts != "" {
+		os.Remove(k.path + recordSuffix)
+	}
 }
 
 // watch sees to it that artifacts expire.

@@ -319,3 +319,51 @@ func TestMany(t *testing.T) {
 		}
 	}
 }
+
+// TestLastingArtifacts: complete artifacts are there when a store is opened again, until
+// their time is over or their session ends; what was being written is not, and leaves
+// nothing behind.
+func TestLastingArtifacts(t *testing.T) {
+	dir := t.TempDir()
+	open := func(installation string) *artifact.Store {
+		s, err := artifact.OpenLasting(artifact.Config{Dir: dir, TTL: time.Hour}, installation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := open("a")
+	whole := create(t, first, alice)
+	whole.Write([]byte("kept"))
+	info := whole.Close()
+	create(t, first, alice).Write([]byte("half"))
+	ended := create(t, first, artifact.SessionID{Owner: "alice", Session: "ends"})
+	ended.Close()
+	first.End(artifact.SessionID{Owner: "alice", Session: "ends"})
+	// The first store is not closed: its process was killed.
+	for range 2 {
+		s := open("a")
+		if got, err := read(s, "alice", info.ID, 1, 0); err != nil || got != "ept" {
+			t.Errorf("%q, %v", got, err)
+		}
+		if _, err := read(s, "bob", info.ID, 0, 0); !errors.Is(err, artifact.ErrNotFound) {
+			t.Errorf("somebody else reads it: %v", err)
+		}
+		if n, bytes := s.Stats(); n != 1 || bytes != 4 {
+			t.Errorf("%d artifacts of %d bytes", n, bytes)
+		}
+		if list, _ := s.List(alice); len(list) != 1 || !list[0].Complete || !list[0].Expires.Equal(info.Expires) {
+			t.Errorf("%+v, want %+v", list, info)
+		}
+		s.Close()
+	}
+	if n, _ := open("b").Stats(); n != 0 {
+		t.Errorf("another installation has %d", n)
+	}
+	s := open("a")
+	s.End(alice)
+	s.Close()
+	if files, err := os.ReadDir(filepath.Join(dir, "installation-a")); err != nil || len(files) != 0 {
+		t.Errorf("left behind: %v, %v", files, err)
+	}
+}

@@ -82,11 +82,20 @@ func (w *Writer) Info() Info {
 func (w *Writer) Close() Info {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	info, first := w.close()
+	if first && !info.Expires.IsZero() {
+		w.store.record(w.kept)
+	}
+	return info
+}
+
+// close is Close, and reports whether it was the first.
+func (w *Writer) close() (info Info, first bool) {
 	s, k := w.store, w.kept
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.file == nil {
-		return k.info
+		return k.info, false
 	}
 	if err := k.file.Close(); err != nil && k.info.Incomplete == "" {
 		k.info.Incomplete = reason(err)
@@ -94,12 +103,12 @@ func (w *Writer) Close() Info {
 	k.file = nil
 	if k.gone {
 		k.info.Incomplete = removed
-		return k.info
+		return k.info, true
 	}
 	k.info.Complete = k.info.Incomplete == ""
 	k.info.Expires = time.Now().Add(s.config.TTL)
 	if s.expiry == nil {
 		s.watch()
 	}
-	return k.info
+	return k.info, true
 }

@@ -56,6 +56,7 @@ type Config struct {
 	Tenants        quota.Tenants      `yaml:"tenants"`
 	Policy         Policy             `yaml:"policy"`
 	Audit          audit.Config       `yaml:"audit"`
+	State          State              `yaml:"state"`
 	Executions     executor.Limits    `yaml:"executions"`
 	Sandbox        Sandbox            `yaml:"sandbox"`
 	Hooks          hook.Config        `yaml:"hooks"`
@@ -210,6 +211,7 @@ func Default() *Config {
 			Settings:        session.DefaultExposed(),
 			Activation:      session.DefaultActivation(),
 		},
+		State:      State{Retention: 24 * time.Hour, MaxHistory: 64 << 20},
 		Executions: executor.Limits{}.WithDefaults(),
 		Browser:    browser.Config{}.WithDefaults(),
 		Sandbox: Sandbox{
@@ -360,8 +362,10 @@ func (c *Config) FillIn() error {
 	if c.Artifacts.Dir == "" {
 		c.Artifacts.Dir = filepath.Join(StateDir(), "toolserver", "artifacts")
 	}
-	c.Artifacts.Dir, err = filepath.Abs(c.Artifacts.Dir)
-	return err
+	if c.Artifacts.Dir, err = filepath.Abs(c.Artifacts.Dir); err != nil {
+		return err
+	}
+	return c.fillInState()
 }
 
 // StateDir returns where programs of this user keep what outlives them.

@@ -64,7 +64,11 @@ func (c *Config) Readable(programs command.Programs) []string {
 
 // OwnTrees returns the directories in which the server keeps its own.
 func (c *Config) OwnTrees() []string {
-	return []string{filepath.Join(StateDir(), "toolserver"), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir, c.Dynamic.Dir}
+	trees := []string{filepath.Join(StateDir(), "toolserver"), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir, c.Dynamic.Dir}
+	if !c.State.Off() {
+		trees = append(trees, c.State.Dir)
+	}
+	return trees
 }
 
 // OwnFiles returns the files in which it does, and those with secrets that it was given,

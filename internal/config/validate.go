@@ -42,6 +42,7 @@ func (c *Config) Validate(fault FaultFunc) {
 	c.validateAddresses(fault)
 	c.validateSecrets(fault)
 	c.validateAudit(fault)
+	c.validateState(fault)
 	c.OpenAPI.Check(fault)
 	c.Web.Check(fault)
 	c.Models.Check(fault)

@@ -126,7 +126,7 @@ func (e *Executor) NewBatch(order BatchOrder) (*Batch, error) {
 	}
 	if b.ID == "" {
 		e.number++
-		b.ID = e.ids.of(e.number)
+		b.ID = e.ids.of(e.number, b.Session.Owner)
 	}
 	if e.batchOf(b.Session, b.ID) != nil {
 		return nil, fmt.Errorf("%w: session %.64q has a batch %.64q: watch that one, or use a new id for a new batch", ErrBatchExists, b.Session.ID, b.ID)

@@ -20,6 +20,9 @@
 //     of a session
 //  5. Batch.mu: the order of the events of a batch
 //
+// Records.mu is taken alone. Nobody holds a lock while the engine is asked, but that of a log
+// while its events are encoded.
+//
 // Batch.following, who follows the executions of a batch, comes before all of them.
 //
 // Executor.mu and Execution.emitting are never held together. The executor asks with
@@ -57,6 +60,8 @@
 // turn has no goroutine: the answer, or the end of the call before it, starts one.
 // A batch has none: its events are noted by those who write the logs of its executions,
 // and brought by whoever calls its methods.
+// Records have one that stores what ended, until they are closed, and one that finds what
+// was stored before, which ends by itself.
 // Timers (timeout, grace, progress, expiry) belong to the execution or executor that
 // set them, and are stopped at its end. Readers run on the goroutines of those who read.
 package executor

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/approval"
@@ -54,16 +55,20 @@ type Execution struct {
 	Created time.Time
 	Trace   string // the trace that the execution is part of, where traces are exported
 
-	executor *Executor
-	session  *session.Session // nil for an execution that is no longer kept
-	permit   *limit.Permit
-	batch    *Batch          // that it was started in; nil without one
-	kept     tools.Artifacts // for what the answer has no room for; nil without a batch
-	asSent   uint64          // of Job
-	number   uint64
-	log      eventLog
-	ending   chan struct{} // closed when the end is about to be written
-	done     chan struct{} // closed when it is
+	executor   *Executor
+	session    *session.Session // nil for an execution that is no longer kept
+	permit     *limit.Permit
+	batch      *Batch          // that it was started in; nil without one
+	kept       tools.Artifacts // for what the answer has no room for; nil without a batch
+	asSent     uint64          // of Job
+	number     uint64
+	log        eventLog
+	claim      atomic.Uint64 // revision of what makes the call id its own; 0 for a call that only reads
+	waited     bool          // for the answer of a person, at first
+	recorded   bool          // the end is stored
+	unnumbered bool          // it was lost with its events: the end follows what a reader has seen
+	ending     chan struct{} // closed when the end is about to be written
+	done       chan struct{} // closed when it is
 
 	mu        sync.Mutex
 	state     State
@@ -110,7 +115,11 @@ type waiting struct {
 // tools keep their stacks.
 func (x *Execution) run(w *waiting) {
 	defer x.endPanicked()
-	if refusal := x.executor.config.Steps.Starting(x); refusal != nil {
+	refusal := x.beginClaimed()
+	if refusal == nil {
+		refusal = x.executor.config.Steps.Starting(x)
+	}
+	if refusal != nil {
 		x.refuse(refusal)
 		return
 	}
@@ -433,6 +442,9 @@ func (x *Execution) finish(finished *Finished) {
 	}
 	finished.count(x.Order.Measure)
 	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
+	if records := x.executor.config.Records; records != nil {
+		records.ends(x, finished, now)
+	}
 
 	x.mu.Lock()
 	x.log.end(*finished, now)
@@ -440,6 +452,9 @@ func (x *Execution) finish(finished *Finished) {
 	x.mu.Unlock()
 	close(x.done)
 	x.executor.watchers.changed()
+	if records := x.executor.config.Records; records != nil {
+		records.enqueue(x)
+	}
 	x.executor.keep(x)
 	x.log.keepBatches()
 }
@@ -457,6 +472,10 @@ func (x *Execution) Events(ctx context.Context, after uint64, follows bool) iter
 }
 
 func (x *Execution) read(ctx context.Context, after uint64, follows bool, yield func(Event, error) bool) {
+	if x.unnumbered {
+		yield(x.lastFor(after), nil)
+		return
+	}
 	if _, last := x.log.bounds(); after > last {
 		yield(Event{}, fmt.Errorf("%w: event %d of %d", ErrAhead, after, last))
 		return

@@ -58,6 +58,9 @@ type Config struct {
 	// texts of every result, of whatever tool, and with those that come before it.
 	Mask func(text string) string
 
+	// Records, if set, keep executions beyond the end of the process.
+	Records *Records
+
 	// Tenants has how many executions of each tenant may be unfinished.
 	Tenants quota.Tenants
 
@@ -79,6 +82,7 @@ type Executor struct {
 	number    uint64 // of the newest execution
 	byNumber  map[uint64]*Execution
 	byCall    map[callKey]*Execution    // by the call ids that callers gave
+	claiming  map[callKey]chan struct{} // call ids that are being claimed; closed when that is decided
 	past      map[sessionKey]*pastCalls // of executions that are no longer kept
 	tenants   map[string]*tenantCounts  // that have executions
 	batches   map[session.Ref][]*Batch  // in the order they came
@@ -110,14 +114,18 @@ func New(config Config) *Executor {
 			events: config.MaxLogEvents, bytes: int(config.MaxLogBytes),
 			total: int64(config.LogMemory), floor: 2 * MaxChunk, patience: config.ReaderPatience,
 		},
-		ids:      newIDs(),
+		ids:      newIDs(newIDKey()),
 		byNumber: make(map[uint64]*Execution),
+		claiming: make(map[callKey]chan struct{}),
 		byCall:   make(map[callKey]*Execution),
 		past:     make(map[sessionKey]*pastCalls),
 		tenants:  make(map[string]*tenantCounts),
 		batches:  make(map[session.Ref][]*Batch),
 		lanes:    lanes{places: places{most: config.MaxActive}},
 		idle:     make(chan struct{}),
+	}
+	if r := config.Records; r != nil {
+		e.ids, e.number = newIDs(r.config.Key), r.config.Run<<runShift
 	}
 	if config.Approvals != nil {
 		config.Approvals.SetAsker(asker{e})
@@ -140,7 +148,7 @@ func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 	}
 	var gone error
 	x.session, gone = e.config.Sessions.Resolve(job.Session)
-	if existing, err := e.register(x, job.Judged(), gone); existing != nil || err != nil {
+	if existing, err := e.enter(x, job, gone); existing != nil || err != nil {
 		cancel(nil)
 		job.Permit.Release()
 		return existing, err
@@ -167,7 +175,7 @@ func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 // newExecution returns what a job becomes once it is registered.
 func (e *Executor) newExecution(job *Job, cancel context.CancelCauseFunc) *Execution {
 	x := &Execution{
-		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, batch: job.Batch, kept: job.Artifacts, asSent: job.AsSent,
+		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, batch: job.Batch, kept: job.Artifacts, asSent: job.AsSent, waited: job.Question != nil,
 		log: eventLog{limits: &e.limits, events: make([]Event, 0, fewestEvents)}, state: Waiting, cancel: cancel,
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -185,36 +193,47 @@ func (e *Executor) register(x *Execution, judged bool, gone error) (*Execution, 
 	if existing, err := e.sameCall(&x.Order, x.asSent); existing != nil || err != nil {
 		return existing, err
 	}
-	switch {
-	case !judged:
-		return nil, fmt.Errorf("%w: what was known of call %.64q was just forgotten: call again", ErrNotFound, x.Order.CallID)
-	case e.draining:
-		return nil, ErrDraining
-	case e.running >= e.config.MaxRunning && e.countsOf(x).running > 0: // no tenant keeps another out
-		return nil, fmt.Errorf("%w: %d executions are unfinished, the most there may be", ErrFull, e.running)
-	case gone != nil:
-		return nil, gone
-	}
-	if err := e.checkTenant(x); err != nil {
+	if err := e.refuses(x, judged, gone); err != nil {
 		return nil, err
 	}
 	if !x.session.Enter() {
 		return nil, fmt.Errorf("%w: %q was closed", session.ErrNotFound, x.Order.Session.ID)
 	}
 	e.count(x, 1, 0)
-	e.number++
-	x.number = e.number
-	x.ID = e.ids.of(e.number)
+	e.name(x)
 	e.byNumber[x.number] = x
-	if x.Order.CallID == "" {
-		x.Order.CallID = x.ID
-	} else {
+	if x.Order.CallID != x.ID {
 		e.byCall[keyOf(&x.Order)] = x
 	}
 	e.running++
 	e.unended++
 	e.watchers.changed()
 	return nil, nil
+}
+
+// refuses returns why an execution cannot be had now, or nil. The executor is locked.
+func (e *Executor) refuses(x *Execution, judged bool, gone error) error {
+	switch {
+	case !judged:
+		return fmt.Errorf("%w: what was known of call %.64q was just forgotten: call again", ErrNotFound, x.Order.CallID)
+	case e.draining:
+		return ErrDraining
+	case e.running >= e.config.MaxRunning && e.countsOf(x).running > 0: // no tenant keeps another out
+		return fmt.Errorf("%w: %d executions are unfinished, the most there may be", ErrFull, e.running)
+	case gone != nil:
+		return gone
+	}
+	return e.checkTenant(x)
+}
+
+// name gives an execution its ids, once. The executor is locked.
+func (e *Executor) name(x *Execution) {
+	if x.number != 0 {
+		return
+	}
+	e.number++
+	x.number, x.ID = e.number, e.ids.of(e.number, x.Order.Session.Owner)
+	x.Order.CallID = cmp.Or(x.Order.CallID, x.ID)
 }
 
 func keyOf(o *Order) callKey { return callKey{o.Session.Owner, o.Session.ID, o.CallID} }
@@ -270,13 +289,24 @@ func (e *Executor) KnownAsSent(job *Job) bool {
 // is none; [ErrConflict] when the execution was made for another call.
 func (e *Executor) Existing(job *Job) (*Execution, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.sameCall(&job.Order, job.AsSent)
+	existing, err := e.sameCall(&job.Order, job.AsSent)
+	e.mu.Unlock()
+	if existing != nil || err != nil {
+		return existing, err
+	}
+	return e.storedCall(&job.Order)
 }
 
 // Find returns an execution of owner, or of those whom it stands for.
 func (e *Executor) Find(owner auth.Owner, id string) (*Execution, error) {
-	if x := e.find(id); x != nil && owner.Covers(x.Order.Session.Owner) {
+	x := e.find(id)
+	if x == nil {
+		var err error
+		if x, err = e.stored(owner, id); err != nil {
+			return nil, err
+		}
+	}
+	if x != nil && owner.Covers(x.Order.Session.Owner) {
 		return x, nil
 	}
 	return nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept. Every event of a call has the id of its execution; a call id of yours is known for longer", ErrNotFound, id)
@@ -284,7 +314,7 @@ func (e *Executor) Find(owner auth.Owner, id string) (*Execution, error) {
 
 // find returns the execution with an id; nil where there is none.
 func (e *Executor) find(id string) *Execution {
-	n, ok := e.ids.number(id)
+	n, _, ok := e.ids.number(id)
 	if !ok {
 		return nil
 	}
@@ -302,6 +332,12 @@ func (e *Executor) FindCall(owner auth.Owner, sessionID, callID string) (*Execut
 		x, _ = e.pastOf(owner, sessionID, callID)
 	}
 	e.mu.Unlock()
+	if x == nil {
+		var err error
+		if x, err = e.storedIn(owner, sessionID, callID); err != nil {
+			return nil, err
+		}
+	}
 	if x != nil {
 		return x, nil
 	}
@@ -316,7 +352,7 @@ func (e *Executor) FindCall(owner auth.Owner, sessionID, callID string) (*Execut
 // of them. after is where to continue, empty for the beginning; next is where the
 // next page continues, empty on the last. An after that no page gave is an error.
 func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after string, limit int) (page []*Execution, next string, err error) {
-	last, ok := e.ids.number(after)
+	last, _, ok := e.ids.number(after)
 	if after != "" && !ok {
 		return nil, "", fmt.Errorf("%w: the page after %.64q: no page ended there", ErrNotFound, after)
 	}

@@ -207,6 +207,13 @@ func (l *eventLog) bounds() (first, last uint64) {
 	return l.first, l.first + uint64(len(l.events)) - 1
 }
 
+// held returns about how many bytes the log holds.
+func (l *eventLog) held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
+}
+
 // follow returns a reader placed after an event.
 func (l *eventLog) follow(after uint64) *reader {
 	r := &reader{seq: after}

@@ -130,7 +130,7 @@ func (e *Executor) pastOf(owner auth.Owner, sessionID, callID string) (*Executio
 	}
 	ended := time.Unix(int64(p.ended), 0)
 	x := &Execution{
-		ID: e.ids.of(p.number), number: p.number, executor: e,
+		ID: e.ids.of(p.number, owner), number: p.number, executor: e,
 		Order: Order{Session: past.session, CallID: callID, Tool: p.tool.Value()}, asSent: p.asSent,
 		state: Ended, ended: ended, outcome: Outcome(p.outcome),
 		ending: make(chan struct{}), done: make(chan struct{}),
@@ -151,7 +151,11 @@ func (p *pastCall) is(o *Order, asSent uint64) bool {
 
 // lost returns the end of an execution whose result is no longer kept.
 func (e *Executor) lost(x *Execution) *Finished {
-	reason := fmt.Sprintf("Results are kept for %s after the end of a call, and at most %d of them.", e.config.Retention, e.config.MaxRetained)
+	return x.forgotten(fmt.Sprintf("Results are kept for %s after the end of a call, and at most %d of them.", e.config.Retention, e.config.MaxRetained))
+}
+
+// forgotten returns the end of an execution whose result is not kept, for a reason.
+func (x *Execution) forgotten(reason string) *Finished {
 	finished := withFailure(Lost, "result_lost", fmt.Sprintf(
 		"The call %.64q ended at %s as execution %s (%s), and its result is no longer kept. It was not run again. %s To run it again, call with a new call id.",
 		x.Order.CallID, x.ended.UTC().Format(time.RFC3339), x.ID, x.outcome, reason))

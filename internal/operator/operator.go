@@ -3,7 +3,7 @@
 
 // Package operator is the command line of whoever runs a server: it checks
 // configurations and policies, explains and tests what a policy says, tries the
-// sandbox, tells what commands find on this machine, verifies audit logs and makes
+// sandbox, tells what commands find on this machine, verifies audit logs and state, and makes
 // tokens.
 package operator
 
@@ -15,5 +15,5 @@ import (
 
 // Commands returns the commands for the machine of a server.
 func Commands(in cli.Inside) []*cobra.Command {
-	return []*cobra.Command{newPolicy(in), newConfig(), newAudit(), newSandbox(), newDoctor(), newToken()}
+	return []*cobra.Command{newPolicy(in), newConfig(), newAudit(), newState(), newSandbox(), newDoctor(), newToken()}
 }

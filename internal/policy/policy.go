@@ -26,6 +26,9 @@ var actionNames = [...]string{"deny", "ask", "allow"}
 
 func (a Action) String() string { return actionNames[a] }
 
+// MarshalText writes the word for an action.
+func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
 // UnmarshalText reads the word for an action.
 func (a *Action) UnmarshalText(text []byte) error {
 	for i, name := range actionNames {

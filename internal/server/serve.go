@@ -75,7 +75,10 @@ func Serve(c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	server, err := newWith(access, auth.Local.Name, c, logger, metrics, tracer)
+	if err := c.FillIn(); err != nil {
+		return err
+	}
+	server, err := newWith(access, auth.Local.Name, c, openState(c, logger), logger, metrics, tracer)
 	if err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func Serve(c *config.Config) error {
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", overHTTP.address),
-		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace),
+		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", placeOf(&c.State)),
 		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
 	if (!endpoint.IsLocal(c.Listen) || !c.HTTP.Off() && !endpoint.IsLocal(c.HTTP.Listen)) && c.TLS.Off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
-	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/browser"
@@ -37,19 +36,19 @@ import (
 	"github.com/toolserver/toolserver/internal/version"
 )
 
-// New makes the server that a configuration describes. Shut it down
-// after use.
+// New makes the server that a configuration describes, but for its state: nothing
+// outlives it. Shut it down after use.
 func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (*service.Server, error) {
 	access, err := c.Access()
 	if err != nil {
 		return nil, err
 	}
-	return newWith(access, auth.Local.Name, c, logger, metrics, tracer)
+	return newWith(access, auth.Local.Name, c, nothingStored, logger, metrics, tracer)
 }
 
-// newWith is New with other callers: the workspace of the
-// configuration is that of owner.
-func newWith(access *config.Access, owner string, c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
+// newWith is New with other callers, and with what outlives the server, if anything does:
+// the workspace of the configuration is that of owner.
+func newWith(access *config.Access, owner string, c *config.Config, openStored func() (*stored, error), logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
 	var opened []func() // what a start that fails has to close, in the order it was opened
 	defer func() {
 		if err != nil {
@@ -58,6 +57,11 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 			}
 		}
 	}()
+	opened = append(opened, func() {
+		if stored, err := openStored(); err == nil {
+			stored.close()
+		}
+	})
 	if err := c.FillIn(); err != nil {
 		return nil, err
 	}
@@ -111,7 +115,12 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if err != nil {
 		return nil, err
 	}
-	kept, err := artifact.Open(c.Artifacts)
+	stored, err := openStored()
+	if err != nil {
+		return nil, err
+	}
+	stored.measure(metrics)
+	kept, err := stored.artifacts(c.Artifacts)
 	if err != nil {
 		return nil, err
 	}
@@ -123,14 +132,16 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if records != nil {
 		opened = append(opened, func() { records.Close() })
 	}
-	sessions := session.NewStore(SessionsOf(c, owner))
+	sessionConfig := SessionsOf(c, owner)
+	sessionConfig.Records = stored.sessions()
+	sessions := session.NewStore(sessionConfig)
 	opened = append(opened, sessions.Close)
 	sources, err := openSources(c, runners, registry, masker, logger)
 	if err != nil {
 		return nil, err
 	}
 	opened = append(opened, func() { sources.Close() })
-	closers := []io.Closer{agents, sources, jails, stderr}
+	closers := append([]io.Closer{agents, sources, jails, stderr}, stored.closers()...)
 	if chain, ok := access.Authenticator.(io.Closer); ok {
 		closers = append(closers, chain)
 	}
@@ -149,7 +160,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Sessions:      sessions,
 		Tenants:       c.Tenants,
 		Policy:        policy,
-		Approvals:     approval.Config{SelfApproval: c.Authentication.Off()},
+		Approvals:     approval.Config{SelfApproval: c.Authentication.Off(), Records: stored.grants()},
 		Artifacts:     kept,
 		Hooks:         hooks,
 		Sources:       sources,
@@ -158,7 +169,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		AuditInputs:   c.Audit.Inputs,
 		Authenticator: access.Authenticator,
 		Metrics:       metrics,
-		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }},
+		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }, Records: stored.calls()},
 		Wire:          c.Wire,
 		Files:         c.Files,
 		Closers:       closers,

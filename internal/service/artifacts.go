@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -57,12 +57,14 @@ func (a *artifacts) leave(s *session.Session) {
 	a.mu.Lock()
 	delete(a.known, s)
 	a.mu.Unlock()
-	a.store.End(artifactsOf(s))
+	if !s.Suspended() {
+		a.store.End(artifactsOf(s))
+	}
 }
 
 // artifactsOf tells a session also from a later one with its id.
 func artifactsOf(s *session.Session) artifact.SessionID {
-	return artifact.SessionID{Owner: string(s.Owner), Session: s.ID + " " + s.Created.Format(time.RFC3339Nano)}
+	return artifact.SessionID{Owner: string(s.Owner), Session: s.ID + " " + strconv.FormatInt(s.Ref().Epoch, 10)}
 }
 
 type sessionArtifacts struct {

@@ -186,7 +186,7 @@ type Server struct {
 
 // New returns a server that serves callers inside the process at once, and
 // those outside once Serve was called. Shut it down after use. An error is about
-// the policy or the file of stops; what the configuration brought is then still the caller's to close.
+// the policy, the file of stops or what was stored before; what the configuration brought is then still the caller's to close.
 func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, started: time.Now(), health: health.NewServer(),
@@ -224,6 +224,18 @@ func New(config Config) (*Server, error) {
 	}
 	config.Hooks.Watch(s.ranHook)
 	config.Sessions.Notify(session.Notices{Default: s.madeDefault, Ending: s.endsIdle, Idle: s.auditor.idled})
+	if err = config.Sessions.Restore(s.closing); err == nil {
+		err = s.approvals.Restore(s.closing, config.Logger)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	if s.artifacts != nil {
+		for _, found := range config.Sessions.List(auth.NewOwner(auth.AllTenants, auth.Everybody)) {
+			s.artifacts.enter(found) // they end with it, also those of before
+		}
+	}
 
 	s.admission = admission.New(s.admissionConfig())
 

@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -76,6 +77,9 @@ var statusCodes = []statusCode{
 	{session.ErrForbidden, codes.PermissionDenied, 0},
 	{session.ErrFull, codes.ResourceExhausted, 0},
 	{session.ErrTooDeep, codes.FailedPrecondition, 0},
+	{state.ErrUnavailable, codes.Unavailable, time.Second},
+	{state.ErrFull, codes.Unavailable, 5 * time.Second},
+	{state.ErrBusy, codes.Unavailable, time.Second},
 	{artifact.ErrNotFound, codes.NotFound, 0},
 	{artifact.ErrBeyond, codes.OutOfRange, 0},
 	{context.Canceled, codes.Canceled, 0},

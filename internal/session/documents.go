@@ -4,6 +4,7 @@
 package session
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/toolserver/toolserver/internal/auth"
@@ -31,9 +33,10 @@ type documents struct {
 	owner auth.Owner
 	id    string
 
-	mu   sync.Mutex // comes before that of the store
-	file string     // empty before something is written
-	over bool       // they are removed
+	mu    sync.Mutex // comes before that of the store
+	file  string     // empty before something is written
+	alone bool       // its directory is not its own
+	over  bool       // they are removed
 }
 
 // documentsFile is what is in the file.
@@ -45,11 +48,15 @@ type documentsFile struct {
 }
 
 // newDocuments returns the documents of a session. Those of a default session are in root
-// and outlive the server, as its workspace does; others do not.
-func (s *Store) newDocuments(owner auth.Owner, id, root string) *documents {
+// and outlive the server, as its workspace does; others do where sessions are stored that
+// persist.
+func (s *Store) newDocuments(owner auth.Owner, id, root string, persists bool) *documents {
 	d := &documents{store: s, owner: owner, id: id}
-	if id == DefaultID {
+	switch {
+	case id == DefaultID:
 		d.file = filepath.Join(root, "documents-"+fileName(owner.Name())+".json")
+	case persists && s.config.Records != nil:
+		d.file, d.alone = filepath.Join(s.config.Records.dir(root), "documents-"+strings.ToLower(rand.Text())+".json"), true
 	}
 	return d
 }
@@ -144,7 +151,9 @@ func (d *documents) remove() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.over = true
-	if d.file != "" {
+	if d.alone {
+		os.Remove(d.file)
+	} else if d.file != "" {
 		os.RemoveAll(filepath.Dir(d.file))
 	}
 }

@@ -175,8 +175,6 @@ func (e exposed) Set(name, text string) error {
 		}
 		return tools.Failf("not_settable", "Nothing was changed: %.64q is no setting that calls may change. They may change: %s.", name, may)
 	}
-	store.mu.Lock()
-	defer store.mu.Unlock()
 	err := store.update(e.of, func(s *Settings) error { return o.set(s, strings.TrimSpace(text)) })
 	if err != nil {
 		return tools.Failf("wrong_setting", "Nothing was changed: %s: %v.", name, err)

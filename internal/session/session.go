@@ -4,14 +4,15 @@
 // Package session keeps where callers work: a workspace, how far the
 // caller is trusted there, and which tools it has.
 //
-// Locks: the mutex of documents comes before that of the store, and that before those of a session
+// Locks: Session.changing and the mutex of documents come before that of the store, and that before those of a session
 // and of tenantDirs. Whoever holds one of the last two takes no other lock. Functions of AfterClose, and all that removes
 // directories, run without a lock.
 //
 // A session below another uses that one until it is released itself, so that the workspace
 // they may share stays; what it may do is bounded when its settings are read.
 //
-// Goroutines: there are none. A session has one timer for its idle time, and one for
+// Goroutines: one stores a new default session, and one removes what is left of sessions
+// that ended with an earlier server; both end by themselves. A session has one timer for its idle time, and one for
 // the removal of a workspace that is kept; the store owns both and stops them when it
 // is closed.
 package session
@@ -54,10 +55,14 @@ type Session struct {
 	epoch     int64
 	over      chan struct{} // closed when the session is, and it is known how
 	overOnce  sync.Once
-	tombstone *tombstone            // once it ended; guarded by the store's lock
-	state     atomic.Pointer[state] // changed with the store's lock held
-	children  map[*Session]bool     // that are not released; guarded by the store's lock
+	tombstone *tombstone              // once it ended; guarded by the store's lock
+	state     atomic.Pointer[current] // changed with the store's lock held
+	children  map[*Session]bool       // that are not released; guarded by the store's lock
 	bounded   atomic.Pointer[bounded]
+	changing  sync.Mutex  // held while the settings change, and what is stored
+	erased    bool        // the session is not stored any more; guarded by changing
+	persists  atomic.Bool // the session is stored, and goes on after a restart
+	suspended atomic.Bool // it was closed by a shutdown only
 
 	mu       sync.Mutex
 	uses     int // executions that have not ended
@@ -120,11 +125,11 @@ type Settings struct {
 	Ordered bool
 }
 
-// state is what changes of a session at once.
-type state struct {
+// current is what changes of a session at once.
+type current struct {
 	Settings
 	before tools.Mode    // the mode before plan mode; 0 where not known
-	next   chan struct{} // closed when another state follows
+	next   chan struct{} // closed when another follows
 }
 
 // Forever is the idle time of a session that is kept for ever.
@@ -198,8 +203,8 @@ func (s *Session) Mode() tools.Mode { return s.Settings().Mode }
 // ChangeMode changes the mode within what the operator permits, if it still is
 // from.
 func (s *Session) ChangeMode(from, to tools.Mode) error {
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	settings := s.Settings().clone()
 	if settings.Mode != from {
 		return &tools.Failure{Code: "mode_changed", Retryable: true, Message: fmt.Sprintf(
@@ -213,6 +218,11 @@ func (s *Session) ChangeMode(from, to tools.Mode) error {
 			to, s.Below.Parent.Mode(), s.Below.Parent.ID, from)
 	}
 	settings.Mode = to
+	if err := s.save(settings); err != nil {
+		return notStored(err)
+	}
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
 	s.change(settings)
 	return nil
 }
@@ -239,15 +249,22 @@ func (s *Session) change(settings Settings) {
 			child.change(child.state.Load().Settings)
 		}
 	}()
-	next := &state{Settings: settings, next: make(chan struct{})}
-	if old := s.state.Load(); old != nil {
+	old := s.state.Load()
+	if old != nil {
 		defer close(old.next)
-		next.before = old.before
-		if settings.Mode == tools.ModePlan && old.Mode != tools.ModePlan {
-			next.before = old.Mode
-		}
 	}
-	s.state.Store(next)
+	s.state.Store(&current{Settings: settings, before: old.beforePlan(settings.Mode), next: make(chan struct{})})
+}
+
+// beforePlan returns the mode before plan mode once another follows.
+func (c *current) beforePlan(next tools.Mode) tools.Mode {
+	switch {
+	case c == nil:
+		return 0
+	case next == tools.ModePlan && c.Mode != tools.ModePlan:
+		return c.Mode
+	}
+	return c.before
 }
 
 // AfterClose has f called once the session is closed and nothing uses it any
@@ -413,6 +430,7 @@ func (s *Session) watchIdle(closed func()) {
 			if ending := s.store.notices.Ending; ending != nil {
 				ending(s)
 			}
+			s.store.erase(s) // or it is there again after a restart, idle
 			s.buried()
 			s.release()
 			closed()
@@ -487,9 +505,11 @@ func (s *Session) release() {
 	}
 	s.Changes.Close()
 	s.Workspace.Close()
-	if !s.scratch {
+	switch {
+	case s.suspended.Load(): // both are there after the restart
+	case !s.scratch:
 		s.documents.remove()
-	} else if !s.store.keepWorkspace(s) {
+	case !s.store.keepWorkspace(s):
 		s.documents.remove()
 		lease.RemoveAll(s.Workspace.Dir())
 	}

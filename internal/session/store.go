@@ -112,6 +112,10 @@ type Config struct {
 	// [DefaultMaxPerPrincipal].
 	MaxPerPrincipal int
 
+	// Records, if set, has sessions go on after a restart. It is nil where they end with
+	// the server.
+	Records *Records
+
 	// MaxDepth is how many sessions of agents may be below each other; 0 means
 	// [DefaultMaxDepth].
 	MaxDepth int
@@ -210,12 +214,15 @@ func (s *Store) Get(owner auth.Owner, id string) (*Session, error) {
 	if id != DefaultID {
 		return nil, s.notFound(owner, id)
 	}
-	session, err := s.Create(owner, Request{ID: DefaultID})
+	session, err := s.create(owner, Request{ID: DefaultID})
 	if errors.Is(err, ErrExists) { // made by somebody else just now
 		return s.Get(owner, id)
 	}
 	if err == nil && s.notices.Default != nil {
 		s.notices.Default(session)
+	}
+	if err == nil && s.config.Records != nil {
+		go session.Persist() // nobody waits for it who only reads
 	}
 	return session, err
 }
@@ -250,8 +257,20 @@ func isID(id string) bool {
 	return id != "" && len(id) <= 64
 }
 
-// Create makes a session of owner.
-func (s *Store) Create(owner auth.Owner, request Request) (made *Session, err error) {
+// Create makes a session of owner, and stores it where sessions are.
+func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
+	made, err := s.create(owner, request)
+	if err != nil {
+		return nil, err
+	}
+	if err := made.Persist(); err != nil {
+		s.End(made, "could not be stored")
+		return nil, err
+	}
+	return made, nil
+}
+
+func (s *Store) create(owner auth.Owner, request Request) (made *Session, err error) {
 	if request.Restore && (request.ID == "" || request.Workspace != "") {
 		return nil, fmt.Errorf("%w: to restore a session, name its id and no workspace", ErrInvalid)
 	}
@@ -304,14 +323,7 @@ func (s *Store) Create(owner auth.Owner, request Request) (made *Session, err er
 	if err != nil {
 		return nil, err
 	}
-	config := workspace.Config{
-		State:  root,
-		Closed: append(slices.Clip(s.config.Closed), s.config.WorkspaceRoot, s.config.Caches),
-	}
-	if scratch || request.Below != nil && request.Below.Parent.scratch {
-		config.State = "" // what is left of it is removed as a whole
-	}
-	ws, err := config.Open(dir)
+	ws, err := s.openWorkspace(dir, root, scratch || request.Below != nil && request.Below.Parent.scratch)
 	if err != nil {
 		return nil, fmt.Errorf("%w: workspace: %w", ErrInvalid, err)
 	}
@@ -320,7 +332,7 @@ func (s *Store) Create(owner auth.Owner, request Request) (made *Session, err er
 	session := &Session{
 		store: s, epoch: s.epoch, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
 		Changes:  history.New(history.Config{Dir: root}),
-		lastUsed: now, scratch: scratch, documents: s.newDocuments(owner, request.ID, root), Below: request.Below,
+		lastUsed: now, scratch: scratch, documents: s.newDocuments(owner, request.ID, root, request.Below == nil), Below: request.Below,
 	}
 	if session.Below != nil && !session.follow() {
 		ws.Close()
@@ -335,6 +347,19 @@ func (s *Store) Create(owner auth.Owner, request Request) (made *Session, err er
 	s.byKey[k], s.byRef[session.Ref()] = session, session
 	session.watchIdle(func() { s.idled(session) })
 	return session, nil
+}
+
+// openWorkspace opens the workspace of a session. root is where those of its tenant are;
+// scratch says that what is left of it is removed as a whole.
+func (s *Store) openWorkspace(dir, root string, scratch bool) (*workspace.Workspace, error) {
+	config := workspace.Config{
+		State:  root,
+		Closed: append(slices.Clip(s.config.Closed), s.config.WorkspaceRoot, s.config.Caches),
+	}
+	if scratch {
+		config.State = ""
+	}
+	return config.Open(dir)
 }
 
 // settle fills in defaults and refuses what the operator does not permit, nor the session
@@ -422,16 +447,16 @@ func (s *Store) Update(owner auth.Owner, id string, change func(*Settings)) (*Se
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return session, s.update(session, func(settings *Settings) error {
 		change(settings)
 		return nil
 	})
 }
 
-// update is Update of a session, unless change fails. The store is locked.
+// update is Update of a session, unless change fails. What is in force is stored.
 func (s *Store) update(session *Session, change func(*Settings) error) error {
+	session.changing.Lock()
+	defer session.changing.Unlock()
 	settings := session.Settings().clone()
 	if err := change(&settings); err != nil {
 		return err
@@ -444,6 +469,11 @@ func (s *Store) update(session *Session, change func(*Settings) error) error {
 	if err != nil {
 		return err
 	}
+	if err := session.save(settings); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	session.change(settings)
 	session.watchIdle(func() { s.idled(session) })
 	return nil
@@ -521,8 +551,10 @@ func (s *Store) Removable(owner auth.Owner, id string) (*Session, error) {
 	return s.byKey[key{owner, id}], nil
 }
 
-// Close takes all sessions out of the store, for good.
+// Close takes all sessions out of the store, for good. Those that are stored go on after
+// a restart.
 func (s *Store) Close() {
+	s.suspend()
 	s.mu.Lock()
 	sessions, scratch := s.byKey, s.scratch
 	s.byKey, s.scratch, s.closed = nil, nil, true
@@ -589,6 +621,10 @@ func (s *Store) workspaceFor(owner auth.Owner, root string, request Request) (di
 	if request.ID == DefaultID { // the same directory after a restart
 		dir := filepath.Join(root, "default-"+fileName(owner.Name()))
 		return dir, false, os.MkdirAll(dir, 0o700)
+	}
+	if s.config.Records != nil {
+		dir, err = s.config.Records.newWorkspace(root)
+		return dir, true, err
 	}
 	dir, err = s.newScratch(owner.Tenant(), root)
 	return dir, true, err

@@ -87,6 +87,9 @@ func (b Budget) Check(most int) error {
 	return nil
 }
 
+// MarshalText writes the budget as UnmarshalText reads it; the zero Budget cannot be read.
+func (b Budget) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
 // UnmarshalText reads a number of characters or of tokens.
 func (b *Budget) UnmarshalText(text []byte) error {
 	number, unit, _ := strings.Cut(strings.TrimSpace(string(text)), " ")

@@ -75,7 +75,7 @@ type Effect struct {
 	Lasting bool
 
 	// Mode is what the session is changed to.
-	Mode Mode
+	Mode Mode `json:",omitempty"`
 
 	// Unclear says why it cannot be told in full what is touched; empty where it
 	// can. What is unclear runs where it is contained, or with a person's leave.

@@ -130,7 +130,7 @@ type Offer struct {
 type Access struct {
 	Confinement Confinement
 	Write, Read []string
-	Network     Network
+	Network     Network `json:",omitempty"` // which has no name where it is none
 	Hosts       []string
 }
 

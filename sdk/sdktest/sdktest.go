@@ -69,12 +69,8 @@ func Start(t testing.TB, program string, environment ...string) *Server {
 	}
 	s.Restart()
 	t.Cleanup(func() {
-		if s.cmd == nil {
-			return
-		}
-		s.cmd.Process.Signal(syscall.SIGTERM)
-		if err := s.cmd.Wait(); err != nil {
-			t.Errorf("the server ended with %v", err)
+		if s.cmd != nil {
+			s.Stop()
 		}
 	})
 	return s
@@ -84,6 +80,16 @@ func Start(t testing.TB, program string, environment ...string) *Server {
 func (s *Server) Kill() {
 	s.cmd.Process.Kill()
 	s.cmd.Wait()
+	s.cmd = nil
+}
+
+// Stop ends the server in peace.
+func (s *Server) Stop() {
+	s.t.Helper()
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("the server ended with %v", err)
+	}
 	s.cmd = nil
 }
 

@@ -1,0 +1,103 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// TestClaims: of many that make the same call at the same time, one runs it; after a
+// restart nobody does, and what ended is told as it was.
+func TestClaims(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	open := func(run uint64) *executor.Records {
+		records, err := executor.OpenRecords(t.Context(), executor.RecordsConfig{
+			Engine: engine, Run: run, Key: [16]byte{1}, Retention: 3600e9, HistoryBytes: 1 << 20, Logger: zap.NewNop(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return records
+	}
+	var runs [8]atomic.Int32
+	call := func(f *fixture, i int, safe bool) *executor.Job {
+		job := f.named(fmt.Sprint("call-", i), byte(i+1), func(context.Context, tools.Sink) (tools.Result, error) {
+			runs[i].Add(1)
+			return tools.TextResult(fmt.Sprint("result ", i)), nil
+		})
+		job.ConcurrencySafe = safe
+		return job
+	}
+	records := open(1)
+	f := newFixture(t, executor.Config{Records: records})
+	var mu sync.Mutex
+	ids := make(map[string]string)
+	var all sync.WaitGroup
+	for range 8 {
+		for i := range runs {
+			all.Go(func() {
+				x, err := f.Start(t.Context(), call(f, i, i%2 == 0))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				finished(t, x)
+				mu.Lock()
+				defer mu.Unlock()
+				ids[x.Order.CallID] = x.ID
+			})
+		}
+	}
+	all.Wait()
+	if err := records.Close(); err != nil { // flushes what only reads
+		t.Fatal(err)
+	}
+	if stats := records.Stats(); stats.Queued != 0 || stats.Dropped != 0 {
+		t.Errorf("%+v", stats)
+	}
+
+	records = open(2)
+	defer records.Close()
+	next := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: f.sessions, Records: records})
+	defer next.Close()
+	for i := range runs {
+		x, err := next.Start(t.Context(), call(f, i, i%2 == 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := finished(t, x)
+		if x.ID != ids[x.Order.CallID] || end.Outcome != executor.Succeeded || fmt.Sprint(end.Result.Content[0]) != fmt.Sprint("result ", i) {
+			t.Errorf("call %d is %s and ended with %+v", i, x.ID, end)
+		}
+		if found, err := next.Find("alice", x.ID); err != nil || found.ID != x.ID {
+			t.Errorf("by its id: %v", err)
+		}
+		if _, err := next.Find("bob", x.ID); !errors.Is(err, executor.ErrNotFound) {
+			t.Errorf("somebody else finds it: %v", err)
+		}
+		other := call(f, i, true)
+		other.Digest[5] = 9
+		if _, err := next.Start(t.Context(), other); !errors.Is(err, executor.ErrConflict) {
+			t.Errorf("another call under the id: %v", err)
+		}
+		if n := runs[i].Load(); n != 1 {
+			t.Errorf("call %d ran %d times", i, n)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/toolserver/toolserver/internal/artifact"
+	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/state"
+)
+
+// stored is what outlives a server. Its methods take nil for a server of which nothing
+// does.
+type stored struct {
+	dir            string
+	installation   string
+	engine         state.Engine
+	sessionRecords *session.Records
+	callRecords    *executor.Records
+	grantRecords   state.KV
+}
+
+// identity is what a server is, however often it is started.
+type identity struct {
+	Version      int    `json:"v"`
+	Installation string `json:"installation"` // names directories of it
+	Run          uint64 `json:"run"`          // how often it was started
+	Key          []byte `json:"key"`          // makes the ids of executions
+}
+
+const identityVersion = 1
+
+// openState begins to open what a server keeps beyond its process, and returns what waits
+// for it: nil where nothing is kept. The configuration is filled in. The rest of the server
+// is made meanwhile.
+func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, error)) {
+	if c.State.Off() {
+		return nothingStored
+	}
+	options, limits := state.Options{Dir: c.State.Dir, Log: logger}, c.State
+	var s *stored
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s, err = open(context.Background(), options, limits)
+	}()
+	return func() (*stored, error) {
+		<-done
+		return s, err
+	}
+}
+
+// nothingStored is for servers of which nothing outlives the process.
+func nothingStored() (*stored, error) { return nil, nil }
+
+func open(ctx context.Context, options state.Options, limits config.State) (_ *stored, err error) {
+	s := &stored{dir: options.Dir}
+	if s.engine, err = state.Open(ctx, options); err != nil {
+		return nil, fmt.Errorf("state.dir: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			s.engine.Close()
+		}
+	}()
+	var who identity
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		if who, err = identify(ctx, s.engine); err != nil {
+			return fmt.Errorf("state.dir %s: %w", s.dir, err)
+		}
+		s.callRecords, err = executor.OpenRecords(ctx, executor.RecordsConfig{
+			Engine: s.engine, Run: who.Run, Key: [16]byte(who.Key), Retention: limits.Retention, HistoryBytes: int64(limits.MaxHistory), Logger: options.Log,
+		})
+		return err
+	})
+	group.Go(func() (err error) {
+		s.sessionRecords, err = session.OpenRecords(ctx, s.engine, options.Log)
+		return err
+	})
+	group.Go(func() (err error) {
+		if s.grantRecords, err = s.engine.KV(ctx, state.Space{Name: "grants"}); err != nil {
+			return fmt.Errorf("records of grants: %w", err)
+		}
+		return nil
+	})
+	err = group.Wait()
+	s.installation = who.Installation
+	return s, err
+}
+
+// identify returns what the server is, and counts that it was started once more.
+func identify(ctx context.Context, engine state.Engine) (identity, error) {
+	kv, err := engine.KV(ctx, state.Space{Name: "server", MaxBytes: 1 << 20})
+	if err != nil {
+		return identity{}, err
+	}
+	const key = "identity"
+	entry, err := kv.Get(ctx, key)
+	if errors.Is(err, state.ErrNotFound) {
+		secret := make([]byte, 16)
+		rand.Read(secret) // never fails
+		who := identity{identityVersion, strings.ToLower(rand.Text())[:16], 1, secret}
+		_, err := kv.Create(ctx, key, encodeIdentity(who), 0)
+		return who, err
+	}
+	if err != nil {
+		return identity{}, err
+	}
+	var who identity
+	if err := json.Unmarshal(entry.Value, &who); err != nil {
+		return identity{}, fmt.Errorf("what the server is cannot be read: %w", err)
+	}
+	if who.Version > identityVersion || len(who.Key) != 16 {
+		return identity{}, fmt.Errorf("it is of version %d, and this server knows %d: serve with a later version, or with another state.dir", who.Version, identityVersion)
+	}
+	who.Run++
+	_, err = kv.Update(ctx, key, encodeIdentity(who), entry.Revision, 0)
+	return who, err
+}
+
+func encodeIdentity(who identity) []byte {
+	text, err := json.Marshal(who)
+	if err != nil {
+		panic(err) // it has nothing that JSON does not
+	}
+	return text
+}
+
+func (s *stored) sessions() *session.Records {
+	if s == nil {
+		return nil
+	}
+	s.sessionRecords.Installation = s.installation
+	return s.sessionRecords
+}
+
+func (s *stored) calls() *executor.Records {
+	if s == nil {
+		return nil
+	}
+	return s.callRecords
+}
+
+func (s *stored) grants() state.KV {
+	if s == nil {
+		return nil
+	}
+	return s.grantRecords
+}
+
+// artifacts opens the store of artifacts, which outlive the server where the rest does.
+func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
+	if s == nil {
+		return artifact.Open(c)
+	}
+	return artifact.OpenLasting(c, s.installation)
+}
+
+// placeOf tells people where the state is.
+func placeOf(c *config.State) string {
+	if c.Off() {
+		return "memory"
+	}
+	return c.Dir
+}
+
+// measure has metrics tell whether the state can be used, and how far it is behind.
+func (s *stored) measure(metrics prometheus.Registerer) {
+	if s == nil {
+		return
+	}
+	metrics.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "toolserver_state_up", Help: "Whether the state can be read and written: 1 or 0.",
+		}, func() float64 {
+			if s.engine.Health(context.Background()) != nil {
+				return 0
+			}
+			return 1
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "toolserver_state_queued_calls", Help: "Calls that ended and wait to be recorded.",
+		}, func() float64 { return float64(s.callRecords.Stats().Queued) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "toolserver_state_unrecorded_calls_total", Help: "Calls that only read and were not recorded, for they came too fast.",
+		}, func() float64 { return float64(s.callRecords.Stats().Dropped) }))
+}
+
+// closers are closed after everything that stores something.
+func (s *stored) closers() []io.Closer {
+	if s == nil {
+		return nil
+	}
+	return []io.Closer{s.callRecords, s.engine}
+}
+
+func (s *stored) close() {
+	for _, closer := range s.closers() {
+		closer.Close()
+	}
+}

@@ -1,0 +1,344 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/history"
+	"github.com/toolserver/toolserver/internal/lease"
+	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Records keep sessions where a restart finds them. What is stored of a session is in
+// force, and what is in force is stored before anybody is told so.
+type Records struct {
+	// Installation names the directories of workspaces that go on. No other on this machine
+	// has its name.
+	Installation string
+
+	kv     state.KV
+	logger *zap.Logger
+	ctx    context.Context
+}
+
+// OpenRecords opens the records, which need the name of their installation then.
+func OpenRecords(ctx context.Context, engine state.Engine, logger *zap.Logger) (*Records, error) {
+	kv, err := engine.KV(ctx, state.Space{Name: "sessions"})
+	if err != nil {
+		return nil, fmt.Errorf("records of sessions: %w", err)
+	}
+	return &Records{kv: kv, logger: logger, ctx: context.WithoutCancel(ctx)}, nil
+}
+
+// dir returns where workspaces and documents of sessions are, below that of their tenant.
+func (r *Records) dir(root string) string { return filepath.Join(root, "sessions-"+r.Installation) }
+
+func (r *Records) newWorkspace(root string) (string, error) {
+	if err := os.MkdirAll(r.dir(root), 0o700); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(r.dir(root), "session-")
+}
+
+// recordVersion is that of the records. A field that is added needs no new one.
+const recordVersion = 1
+
+// A record is what is stored of a session.
+type record struct {
+	Version   int        `json:"v"`
+	Owner     auth.Owner `json:"owner"`
+	ID        string     `json:"id"`
+	Epoch     int64      `json:"epoch"`
+	Created   time.Time  `json:"created"`
+	Workspace string     `json:"workspace"`
+	Scratch   bool       `json:"scratch,omitempty"`
+	Documents string     `json:"documents,omitempty"` // its file
+	Alone     bool       `json:"documents_alone,omitempty"`
+	Active    []string   `json:"active_tools,omitempty"`
+
+	Level      tools.Level       `json:"level"`
+	Mode       tools.Mode        `json:"mode"`
+	Before     tools.Mode        `json:"mode_before_plan,omitempty"`
+	MaxMode    tools.Mode        `json:"max_mode,omitempty"`
+	Network    tools.Network     `json:"network"`
+	Tools      tools.Selection   `json:"tools,omitzero"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	IdleTTL    time.Duration     `json:"idle_ttl"`
+	Answer     tools.Budget      `json:"answer,omitzero"`
+	Activation Activation        `json:"activation"`
+	Persona    string            `json:"persona,omitempty"`
+	Dialect    string            `json:"dialect,omitempty"`
+	Ordered    bool              `json:"ordered,omitempty"`
+}
+
+func keyOf(r Ref) string {
+	return state.Key(r.Owner.Tenant(), r.Owner.Name(), r.ID, strconv.FormatInt(r.Epoch, 10))
+}
+
+// Persist has the session go on after a restart. It costs nothing where that is so already,
+// or where sessions are not stored; those of agents end with the server.
+func (s *Session) Persist() error {
+	if s.persists.Load() || s.store.config.Records == nil || s.Below != nil {
+		return nil
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if s.persists.Load() {
+		return nil
+	}
+	return s.save(s.state.Load().Settings)
+}
+
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// save stores settings that the session is about to have. The caller holds changing.
+func (s *Session) save(settings Settings) error {
+	r := s.store.config.Records
+	switch {
+	case r == nil || s.Below != nil:
+		return nil
+	case s.erased || s.isClosed():
+		return fmt.Errorf("%w: %q was closed", ErrNotFound, s.ID)
+	}
+	value, err := json.Marshal(record{
+		Version: recordVersion, Owner: s.Owner, ID: s.ID, Epoch: s.epoch, Created: s.Created.Round(0), Workspace: s.Workspace.Dir(), Scratch: s.scratch,
+		Documents: s.documents.file, Alone: s.documents.alone, Active: s.Active(),
+		Level: settings.Level, Mode: settings.Mode, Before: s.state.Load().beforePlan(settings.Mode), MaxMode: settings.MaxMode, Network: settings.Network,
+		Tools: settings.Tools, Labels: settings.Labels, IdleTTL: settings.IdleTTL, Answer: settings.Answer, Activation: settings.Activation,
+		Persona: settings.Persona, Dialect: settings.Dialect, Ordered: settings.Ordered,
+	})
+	if err == nil {
+		_, err = r.kv.Put(r.ctx, keyOf(s.Ref()), value, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was changed, for the session could not be stored: %w", state.Brief(err))
+	}
+	s.persists.Store(true)
+	return nil
+}
+
+func notStored(err error) error {
+	return &tools.Failure{Code: "not_stored", Retryable: true, Message: err.Error() + "."}
+}
+
+// Suspended reports whether the session was closed by a shutdown only, and goes on after
+// a restart.
+func (s *Session) Suspended() bool { return s.suspended.Load() }
+
+// Erase has a session not be there after a restart. It comes before its end where somebody
+// wants it to end.
+func (s *Store) Erase(session *Session) error {
+	r := s.config.Records
+	if r == nil {
+		return nil
+	}
+	session.changing.Lock()
+	defer session.changing.Unlock()
+	if session.persists.Load() {
+		if err := r.kv.Delete(r.ctx, keyOf(session.Ref()), 0); err != nil {
+			return fmt.Errorf("the session was not closed, for that could not be stored: %w", state.Brief(err))
+		}
+	}
+	session.persists.Store(false)
+	session.erased = true
+	return nil
+}
+
+// erase is Erase for a session that ends in any case.
+func (s *Store) erase(session *Session) {
+	if err := s.Erase(session); err != nil {
+		s.config.Records.logger.Warn("a session that ended will be there again after a restart", zap.String("session", session.ID), zap.Error(err))
+	}
+}
+
+// suspend has the sessions go on after a restart that are stored.
+func (s *Store) suspend() {
+	if s.config.Records == nil {
+		return
+	}
+	s.mu.RLock()
+	list := make([]*Session, 0, len(s.byKey))
+	for _, session := range s.byKey {
+		list = append(list, session)
+	}
+	s.mu.RUnlock()
+	for _, session := range list {
+		session.changing.Lock()
+		if session.persists.Load() && !session.isClosed() {
+			session.suspended.Store(true)
+			session.save(session.state.Load().Settings) // with the tools that are active by now, if it can be
+		}
+		session.changing.Unlock()
+	}
+}
+
+// Restore brings back the sessions that are stored, before the first caller comes. What
+// cannot be brought back is told in the log and stays stored.
+func (s *Store) Restore(ctx context.Context) error {
+	r := s.config.Records
+	if r == nil {
+		return nil
+	}
+	watching, done := context.WithCancel(ctx)
+	defer done()
+	var list []record
+	complete := false
+	err := r.kv.Watch(watching, "", func(e state.Entry) {
+		if e.Key == "" {
+			complete = true
+			done()
+			return
+		}
+		var found record
+		err := json.Unmarshal(e.Value, &found)
+		if err == nil && found.Version > recordVersion {
+			err = fmt.Errorf("it was stored by a later version of this server, as version %d", found.Version)
+		}
+		switch {
+		case e.Deleted:
+		case err != nil:
+			r.logger.Error("a session cannot be brought back", zap.String("key", e.Key), zap.Error(err))
+		default:
+			list = append(list, found)
+		}
+	})
+	if !complete {
+		return fmt.Errorf("sessions cannot be brought back: %w", err)
+	}
+	slices.SortFunc(list, func(a, b record) int { return cmp.Compare(b.Epoch, a.Epoch) }) // the newest first: it took the place of others
+	used := make(map[string]bool)                                                         // workspaces and documents
+	for i := range list {
+		found := &list[i]
+		if s.byKey[key{found.Owner, found.ID}] != nil || s.movedDefault(found) {
+			r.kv.Delete(ctx, keyOf(Ref{found.Owner, found.ID, found.Epoch}), 0) // or the next start does
+			continue
+		}
+		used[found.Workspace], used[found.Documents] = true, true
+		if err := s.restore(found); err != nil {
+			r.logger.Error("a session cannot be brought back", zap.String("session", found.ID), zap.Stringer("principal", found.Owner), zap.Error(err))
+		}
+	}
+	go s.sweep(s.leftBehind(used))
+	return nil
+}
+
+// restore brings a session back, with no more than the operator permits by now.
+func (s *Store) restore(r *record) error {
+	settings := Settings{
+		Level: min(r.Level, s.config.MaxLevel), Mode: r.Mode, MaxMode: r.MaxMode, Network: min(r.Network, s.config.MaxNetwork), Tools: r.Tools, Labels: r.Labels,
+		IdleTTL: r.IdleTTL, Answer: r.Answer, Activation: r.Activation, Persona: r.Persona, Dialect: r.Dialect, Ordered: r.Ordered,
+	}
+	if !s.permits(settings.Mode, settings) {
+		settings.Mode = s.config.Default.Mode
+	}
+	settings, err := s.settle(settings, nil)
+	if err != nil {
+		return err
+	}
+	if !s.mayReopen(r) {
+		return errors.New("the operator does not allow its workspace any more")
+	}
+	root, err := s.rootOf(r.Owner.Tenant())
+	if err != nil {
+		return err
+	}
+	ws, err := s.openWorkspace(r.Workspace, root, r.Scratch)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	session := &Session{
+		store: s, epoch: r.Epoch, over: make(chan struct{}), ID: r.ID, Owner: r.Owner, Workspace: ws, Created: r.Created,
+		Changes:  history.New(history.Config{Dir: root}),
+		lastUsed: now, scratch: r.Scratch, active: r.Active,
+		documents: &documents{store: s, owner: r.Owner, id: r.ID, file: r.Documents, alone: r.Alone},
+	}
+	session.persists.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch = max(s.epoch, r.Epoch)
+	session.state.Store(&current{Settings: settings, before: r.Before, next: make(chan struct{})})
+	s.byKey[key{r.Owner, r.ID}], s.byRef[session.Ref()] = session, session
+	session.watchIdle(func() { s.idled(session) })
+	return nil
+}
+
+// mayReopen reports whether the workspace of a session is one that it could have by now.
+func (s *Store) mayReopen(r *record) bool {
+	if r.Scratch || r.ID == DefaultID {
+		return true
+	}
+	if dir, ok := s.config.DefaultWorkspace[string(r.Owner)]; ok {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil && resolved == r.Workspace {
+			return true
+		}
+	}
+	return s.allowed(r.Workspace, s.AllowedWorkspaces(r.Owner.Tenant()))
+}
+
+// movedDefault reports whether a record is of a default session that works elsewhere by
+// now: the operator gave it another workspace.
+func (s *Store) movedDefault(r *record) bool {
+	dir, ok := s.config.DefaultWorkspace[string(r.Owner)]
+	if !ok || r.ID != DefaultID {
+		return false
+	}
+	resolved, err := filepath.EvalSymlinks(dir)
+	return err != nil || resolved != r.Workspace
+}
+
+// leftBehind returns what is in the directories of sessions and of no use to any, because
+// its server ended before it could remove it.
+func (s *Store) leftBehind(used map[string]bool) (paths []string) {
+	root := s.config.WorkspaceRoot
+	places := []string{s.config.Records.dir(root)}
+	entries, _ := os.ReadDir(root)
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), tenantPrefix) {
+			places = append(places, s.config.Records.dir(filepath.Join(root, entry.Name())))
+		}
+	}
+	for _, place := range places {
+		entries, err := os.ReadDir(place)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.config.Records.logger.Warn("what ended sessions left behind is not removed", zap.Error(err))
+		}
+		resolved, err := filepath.EvalSymlinks(place)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			if !used[filepath.Join(place, entry.Name())] && !used[filepath.Join(resolved, entry.Name())] {
+				paths = append(paths, filepath.Join(place, entry.Name()))
+			}
+		}
+	}
+	return paths
+}
+
+func (s *Store) sweep(paths []string) {
+	for _, path := range paths {
+		lease.RemoveAll(path)
+	}
+}

@@ -1,0 +1,190 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package state keeps what outlives a process and what replicas share: entries that
+// are compared and set, numbered logs, and messages between replicas. It is the only
+// package that knows by what engine: one in the process, on a directory or in memory,
+// or a cluster beside it, all by the same code.
+//
+// Keys, topics and subjects are text of any kind and length; see Key. Names of buckets
+// and logs are the program's own: lower-case letters, digits and "_".
+//
+// What a write that failed with ErrUnavailable did is unknown: read before trying again.
+package state
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+var (
+	// ErrNotFound: there is no entry of this key, or no more.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the entry is not as the writer assumed. It is no proof that
+	// another writer won, for the first attempt of the same one may have. Read again.
+	ErrConflict = errors.New("the entry has changed: read it again")
+	// ErrNoResponder: nobody handles the subject of a request.
+	ErrNoResponder = errors.New("nobody answers here")
+	// ErrUnavailable: the engine did not answer in time, or cannot decide. It comes
+	// within two seconds, unless a context ends first.
+	ErrUnavailable = errors.New("the state engine is unavailable")
+	// ErrBusy: more waits to be written, or is being handled, than may wait.
+	ErrBusy = errors.New("too much is waiting: try again later")
+	// ErrFull: the bucket or the disk has no room. Reads go on.
+	ErrFull = errors.New("there is no room for more state")
+	// ErrTooLarge: a value has more than MaxValue bytes.
+	ErrTooLarge = errors.New("the value is too large")
+	// ErrWatchCut: changes may have been missed. Watch again, and forget what the
+	// new snapshot does not have.
+	ErrWatchCut = errors.New("the watch was cut off: begin again")
+	// ErrDamaged: what is in a directory is not what was written there.
+	ErrDamaged = errors.New("the state is damaged")
+)
+
+// MaxValue is how many bytes a value, a record or a message may have.
+const MaxValue = 960 << 10
+
+// A Revision numbers the writes of a bucket. 0 is none.
+type Revision uint64
+
+// An Entry is a value under a key.
+type Entry struct {
+	Key      string
+	Value    []byte
+	Revision Revision
+	Deleted  bool // in watches alone: the entry was deleted, or is past its time
+}
+
+// A KV is a bucket of entries. A ttl of 0 is for ever; others are rounded up to
+// seconds, and an entry never goes early.
+type KV interface {
+	// Get returns an entry as the leader has it. In a partition it can be old:
+	// what must hold is decided by a write.
+	Get(ctx context.Context, key string) (Entry, error)
+
+	// Create writes an entry that is not there, or ErrConflict. Of many that race,
+	// one wins.
+	Create(ctx context.Context, key string, value []byte, ttl time.Duration) (Revision, error)
+
+	// Update writes an entry whose revision is last, or ErrConflict. Its time
+	// begins again.
+	Update(ctx context.Context, key string, value []byte, last Revision, ttl time.Duration) (Revision, error)
+
+	// Put writes an entry, whatever is there.
+	Put(ctx context.Context, key string, value []byte, ttl time.Duration) (Revision, error)
+
+	// Delete removes an entry whose revision is last, or ErrConflict; with 0,
+	// whatever is there, if anything.
+	Delete(ctx context.Context, key string, last Revision) error
+
+	// Watch calls f with every entry below a prefix, then once with the zero
+	// Entry, then with each change, one at a time; an entry that changes quickly
+	// may be seen in its last form only, and the same form twice. The prefix is
+	// empty or ends in "/". Watch returns when ctx is done, with its error, or
+	// with ErrWatchCut. A watch costs something: one for each bucket will do.
+	Watch(ctx context.Context, prefix string, f func(Entry)) error
+}
+
+// A Record is one entry of a log.
+type Record struct {
+	Seq   uint64 // grows in the log, with gaps in a topic
+	Topic string
+	Time  time.Time // when it was stored
+	Data  []byte
+}
+
+// A Log is a numbered log of many topics.
+type Log interface {
+	// Append stores a record and returns its number.
+	Append(ctx context.Context, topic string, data []byte) (seq uint64, err error)
+
+	// AppendAsync has a record stored soon. It never blocks: where too many wait,
+	// it is ErrBusy. Records are stored in the order of the calls, but for those
+	// that the engine lost at a change of its leader and that are sent once more.
+	// done may be nil; it is told the end, from another goroutine, and must not
+	// block. The data belongs to the log until then.
+	AppendAsync(topic string, data []byte, done func(error)) error
+
+	// Flush returns when all that AppendAsync took has its end.
+	Flush(ctx context.Context) error
+
+	// Read returns records of a topic in their order, at most limit, the first
+	// at from or after it. An empty topic stands for all, and one that ends in
+	// "/" for those below it.
+	Read(ctx context.Context, topic string, from uint64, limit int) ([]Record, error)
+}
+
+// A Bus carries messages between those who listen now. It stores nothing.
+type Bus interface {
+	// Request asks the one who handles a subject. Without a deadline it waits for
+	// two seconds. ErrNoResponder comes at once. What the handler returned as an
+	// error is a RemoteError. It is never sent twice: in the moment after the
+	// death of a handler a request can be lost, so ask again what may be.
+	Request(ctx context.Context, subject string, data []byte) ([]byte, error)
+
+	// Handle answers requests, each on a goroutine. The context of f ends with
+	// stop, which waits for handlers.
+	Handle(subject string, f func(ctx context.Context, data []byte) ([]byte, error)) (stop func(), err error)
+
+	// Publish tells those who subscribed, at most once, and in order.
+	Publish(subject string, data []byte) error
+
+	// Subscribe calls f with each message, one at a time. A subject that ends in
+	// "/" is for all below it. Messages that come faster than f takes them are
+	// dropped in the end.
+	Subscribe(subject string, f func(subject string, data []byte)) (stop func(), err error)
+}
+
+// A RemoteError is what a handler of a request returned.
+type RemoteError string
+
+func (e RemoteError) Error() string { return string(e) }
+
+// A Space is where a bucket or a log is kept, and how much of it. What all replicas
+// ask for last is in force.
+type Space struct {
+	Name string
+
+	// MaxBytes bounds what is kept; 0 is 64 MiB. A bucket that is full refuses
+	// writes with ErrFull, of entries that are there too, until some are deleted or
+	// past their time; a log forgets its oldest records.
+	MaxBytes int64
+
+	// MaxAge is how long a record or an entry is kept; 0 is for ever.
+	MaxAge time.Duration
+
+	// Volatile keeps it in memory: a restart of the engine forgets it.
+	Volatile bool
+
+	// Relaxed has an engine in this process write the records of a log behind their
+	// acknowledgement: the end of the process may take the last of them.
+	Relaxed bool
+}
+
+// A Usage tells how full a space is.
+type Usage struct {
+	Name     string
+	Log      bool
+	Entries  uint64
+	Bytes    uint64
+	MaxBytes uint64
+}
+
+// An Engine keeps buckets and logs, and has a bus. All of it may be used by many at once.
+type Engine interface {
+	KV(ctx context.Context, space Space) (KV, error)
+	Log(ctx context.Context, space Space) (Log, error)
+	Bus() Bus
+
+	// Health is nil while the engine can read and decide writes, else ErrUnavailable
+	// or ErrFull, with the reason.
+	Health(ctx context.Context) error
+
+	// Usage tells of all spaces, by name.
+	Usage(ctx context.Context) ([]Usage, error)
+
+	// Close flushes logs, for two seconds at most, and ends watches, handlers and
+	// subscriptions.
+	Close() error
+}
