@@ -50,7 +50,6 @@ type site struct {
 	t         *testing.T
 	program   string
 	origin    string // of its pages
-	workspace string // of the default sessions
 	audit     string
 }
 
@@ -58,10 +57,7 @@ type site struct {
 func serve(t *testing.T, sections string) *site {
 	t.Helper()
 	dir := t.TempDir()
-	s := &site{t: t, program: sdktest.Build(t), workspace: filepath.Join(dir, "ws"), audit: filepath.Join(dir, "audit")}
-	if err := os.Mkdir(s.workspace, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	s := &site{t: t, program: sdktest.Build(t), audit: filepath.Join(dir, "audit")}
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // a port that stays over restarts
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +69,8 @@ func serve(t *testing.T, sections string) *site {
 sandbox: {helper: %s}
 audit: {file: %s}
 artifacts: {dir: %s/artifacts}
-sessions: {workspace: %s, workspace_root: %[4]s/others, allowed_workspaces: [%[5]s]}
-%[6]s`, address, sandboxtest.Helper(), s.audit, dir, s.workspace, sections)
+sessions: {workspace: %[4]s, workspace_root: %[4]s/others}
+%[5]s`, address, sandboxtest.Helper(), s.audit, dir, sections)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +134,20 @@ func (s *site) ended(token, callID string) string {
 	s.t.Helper()
 	_, events := s.rest(token, "GET", "/v1/sessions/default/calls/"+callID+"/events", "")
 	return events
+}
+
+// home returns the workspace of the default session of a principal.
+func (s *site) home(token string) string {
+	s.t.Helper()
+	_, text := s.rest(token, "GET", "/v1/sessions/default", "")
+	return between(text, `"workspace":"`, `"`)
+}
+
+// between returns what is between two texts, the first time.
+func between(text, before, after string) string {
+	_, text, _ = strings.Cut(text, before)
+	text, _, _ = strings.Cut(text, after)
+	return text
 }
 
 // terminal runs the command line as a principal.

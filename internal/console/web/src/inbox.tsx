@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { AnswerKindJson, ApprovalAnswerJson, ApprovalJson, QuestionAnswerJson, QuestionJson } from "./gen/toolserver/v1/approval_pb";
 import type { ListApprovalsResponseJson, ResolveApprovalRequestJson, ResolveApprovalResponseJson, WatchApprovalsResponseJson } from "./gen/toolserver/v1/approval_service_pb";
 import * as api from "./api";
@@ -102,7 +102,7 @@ export function Inbox({ parts }: { parts: string[] }) {
     const timer = setTimeout(() => arm(true), armedAfter);
     return () => clearTimeout(timer);
   }, [shown?.approvalId]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     update({ choosing: always !== undefined });
     return () => update({ choosing: false });
   }, [always]);
@@ -120,6 +120,8 @@ export function Inbox({ parts }: { parts: string[] }) {
     const to = chosen.length > 0 && !kind.endsWith("ALWAYS") ? chosen : shown && !over ? [shown] : [];
     if (to.length === 0 || busy || (!armed && chosen.length === 0)) return;
     setBusy(true);
+    const ids = new Set(to.map((a) => a.approvalId));
+    select((s) => new Set([...s].filter((id) => !ids.has(id))));
     let done = 0;
     for (const a of to) {
       try {
@@ -130,7 +132,6 @@ export function Inbox({ parts }: { parts: string[] }) {
       }
     }
     setBusy(false);
-    select(new Set());
     if (done > 0) say(`${answerText({ kind })}: ${to.length === 1 ? to[0]!.tool : `${done} calls`}`);
     const rest = inbox.value.approvals;
     if (done > 0) show(rest[Math.min(Math.max(at, 0), rest.length - 1)]);

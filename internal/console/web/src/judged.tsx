@@ -62,7 +62,7 @@ export function Preview({ preview }: { preview?: PreviewJson | undefined }) {
       <pre tabIndex={0} class={diff ? "diff" : preview.kind === "PREVIEW_KIND_COMMAND" ? "command" : ""}>
         {lines.map((line) => {
           inside ||= line.startsWith("@@");
-          return <span class={diff ? lookOf(line, inside) : undefined}>{visible(line) + "\n"}</span>;
+          return <span class={diff ? lookOf(line, inside) : undefined}>{visible(line) || " "}</span>;
         })}
       </pre>
       {preview.hiddenBytes && <p class="alarm">Not shown: {size(Number(preview.hiddenBytes))} more.</p>}

@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { GetServerInfoResponseJson } from "./gen/toolserver/v1/tool_service_pb";
 
 // A Store is a value that parts of the page show.
@@ -81,13 +81,13 @@ export function usePoll(ask: (signal: AbortSignal) => Promise<void>, every: numb
 // useKeys has keys do something while a component is there: not while a field is edited, and
 // not with Ctrl, Alt or Meta. A key that is held down counts once.
 export function useKeys(keys: Record<string, (() => void) | undefined>) {
-  useEffect(() => {
+  useLayoutEffect(() => { // at once, for the next key may already be there
     const press = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       const editing = target.closest?.("input:not([type=radio]):not([type=checkbox]), textarea, select, [contenteditable], .xterm, dialog[open]");
       if (event.ctrlKey || event.altKey || event.metaKey || event.repeat || event.defaultPrevented) return;
       if (editing && event.key !== "Escape") return;
-      if (event.key === "Enter" && target.closest?.("button, a, summary")) return;
+      if (event.key === "Enter" && target.closest?.("button, a, summary, form")) return;
       const act = keys[event.key];
       if (!act) return;
       event.preventDefault();
