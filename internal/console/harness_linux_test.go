@@ -47,10 +47,10 @@ const principals = `authentication:
 // site is a server as a process of its own, with a console.
 type site struct {
 	*sdktest.Server
-	t         *testing.T
-	program   string
-	origin    string // of its pages
-	audit     string
+	t       *testing.T
+	program string
+	origin  string // of its pages
+	audit   string
 }
 
 // serve starts a server with sections in its configuration.
@@ -69,7 +69,7 @@ func serve(t *testing.T, sections string) *site {
 sandbox: {helper: %s}
 audit: {file: %s}
 artifacts: {dir: %s/artifacts}
-sessions: {workspace: %[4]s, workspace_root: %[4]s/others}
+sessions: {workspace: %[4]s, workspace_root: %[4]s/others, max_mode: allow}
 %[5]s`, address, sandboxtest.Helper(), s.audit, dir, sections)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -137,7 +137,10 @@ func TestRace(t *testing.T) {
 		all.Go(func() { <-begin; browsers[0].press("y") })
 		all.Go(func() { <-begin; browsers[1].press("n") })
 		var said string
-		all.Go(func() { <-begin; said, _ = s.terminal(otisToken, "approvals", "allow", id, "--comment", "from the terminal") })
+		all.Go(func() {
+			<-begin
+			said, _ = s.terminal(otisToken, "approvals", "allow", id, "--comment", "from the terminal")
+		})
 		close(begin)
 		all.Wait()
 		end := s.ended(annToken, callID)

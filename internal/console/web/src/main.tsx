@@ -9,6 +9,7 @@ import * as api from "./api";
 import { notice, sayError, server, Store, useKeys } from "./store";
 import { visible } from "./words";
 import { Inbox, inbox, watchInbox } from "./inbox";
+import { Live } from "./live";
 import { Status } from "./status";
 
 // The place is what is behind the # of the address: a page and its parts.
@@ -20,6 +21,7 @@ addEventListener("hashchange", () => place.set(readPlace()));
 
 const pages: { name: string; title: string; icon: string; view: (props: { parts: string[] }) => JSX.Element }[] = [
   { name: "inbox", title: "Inbox", icon: "M3 13l3-8h12l3 8v6H3zM3 13h5l2 3h4l2-3h5", view: Inbox },
+  { name: "live", title: "Live", icon: "M3 12h4l3-8 4 16 3-8h4", view: Live },
   { name: "status", title: "Status", icon: "M4 20V10M10 20V4M16 20v-7M21 20H3", view: Status },
 ];
 
