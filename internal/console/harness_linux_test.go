@@ -17,8 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	"github.com/toolserver/toolserver/sdk/sdktest"
@@ -115,9 +117,9 @@ func (s *site) begin(method, path, body string, headers ...string) *http.Respons
 
 // call begins a call as a principal, which goes on when nobody follows it, and returns when
 // the server has it.
-func (s *site) call(token, callID, tool string, input any, more ...string) {
+func (s *site) call(token, callID, tool string, with any, more ...string) {
 	s.t.Helper()
-	text, err := json.Marshal(input)
+	text, err := json.Marshal(with)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -237,7 +239,28 @@ func (b *tab) see(text string) {
 // press presses keys, as a person does whose focus is wherever it is.
 func (b *tab) press(keys string) {
 	b.t.Helper()
-	b.run(chromedp.KeyEvent(keys))
+	b.run(chromedp.ActionFunc(func(ctx context.Context) error {
+		for _, key := range keys {
+			events := kb.Encode(key)
+			for _, event := range events {
+				if event.Type == input.KeyChar { // it comes of the one before, unless the page takes that
+					continue
+				}
+				if event.Type == input.KeyRawDown || event.Type == input.KeyDown {
+					event.Type = input.KeyDown
+					for _, char := range events {
+						if char.Type == input.KeyChar {
+							event.Text, event.UnmodifiedText = char.Text, char.UnmodifiedText
+						}
+					}
+				}
+				if err := event.Do(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
 }
 
 // signIn signs in with a token.

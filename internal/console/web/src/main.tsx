@@ -10,6 +10,8 @@ import { notice, sayError, server, Store, useKeys } from "./store";
 import { visible } from "./words";
 import { Inbox, inbox, watchInbox } from "./inbox";
 import { Live } from "./live";
+import { Tools } from "./tools";
+import { Policy } from "./policy";
 import { Status } from "./status";
 
 // The place is what is behind the # of the address: a page and its parts.
@@ -22,6 +24,8 @@ addEventListener("hashchange", () => place.set(readPlace()));
 const pages: { name: string; title: string; icon: string; view: (props: { parts: string[] }) => JSX.Element }[] = [
   { name: "inbox", title: "Inbox", icon: "M3 13l3-8h12l3 8v6H3zM3 13h5l2 3h4l2-3h5", view: Inbox },
   { name: "live", title: "Live", icon: "M3 12h4l3-8 4 16 3-8h4", view: Live },
+  { name: "tools", title: "Tools", icon: "M14 6a4 4 0 0 0 5 5l-9 9-4-4 9-9zM15 6l3-3 3 3-3 3", view: Tools },
+  { name: "policy", title: "Policy", icon: "M12 3l8 3v6c0 5-3.5 8-8 9-4.5-1-8-4-8-9V6zM9 12l2 2 4-4", view: Policy },
   { name: "status", title: "Status", icon: "M4 20V10M10 20V4M16 20v-7M21 20H3", view: Status },
 ];
 
