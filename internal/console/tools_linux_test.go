@@ -91,3 +91,33 @@ func TestStatus(t *testing.T) {
 	b.see("ann is stopped")
 	b.calm()
 }
+
+// TestAudit searches the log, verifies it, and finds out that somebody changed it. Who is no
+// operator or viewer sees nothing of it.
+func TestAudit(t *testing.T) {
+	s := serve(t, principals)
+	s.call(annToken, "look", "read_file", map[string]string{"path": "nothing.txt"})
+	s.ended(annToken, "look")
+	b := browse(t, s.origin+"/console/#/audit").signIn(olgaToken)
+	b.see("finished")
+	b.press("/")
+	b.press("session_created")
+	b.wait("document.querySelectorAll('tbody tr').length > 0 && [...document.querySelectorAll('tbody tr')].every(r => r.innerText.includes('session_created'))")
+	b.click("Verify")
+	b.see("intact")
+	text, err := os.ReadFile(s.audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.audit, []byte(strings.Replace(string(text), `"tool":"read_file"`, `"tool":"mead_file"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.click("Verify")
+	b.see("was changed: its hash is not that of its content")
+	for _, token := range []string{annToken, tessToken} {
+		if code, text := s.rest(token, "GET", "/v1/audit/records", ""); code != 403 {
+			t.Errorf("%d: %.200s", code, text)
+		}
+	}
+	b.calm()
+}

@@ -82,6 +82,7 @@ func New(config Config) *Handler {
 		gateway.RegisterApprovalServiceHandlerClient(ctx, h.mux, pb.NewApprovalServiceClient(conn)),
 		gateway.RegisterAgentServiceHandlerClient(ctx, h.mux, pb.NewAgentServiceClient(conn)),
 		gateway.RegisterPolicyServiceHandlerClient(ctx, h.mux, pb.NewPolicyServiceClient(conn)),
+		gateway.RegisterAuditServiceHandlerClient(ctx, h.mux, pb.NewAuditServiceClient(conn)),
 		gateway.RegisterDialectServiceHandlerClient(ctx, h.mux, pb.NewDialectServiceClient(conn)),
 		gateway.RegisterSourceServiceHandlerClient(ctx, h.mux, pb.NewSourceServiceClient(conn)),
 		gateway.RegisterWorkspaceServiceHandlerClient(ctx, h.mux, pb.NewWorkspaceServiceClient(conn)),

@@ -12,6 +12,7 @@ import { Inbox, inbox, watchInbox } from "./inbox";
 import { Live } from "./live";
 import { Tools } from "./tools";
 import { Policy } from "./policy";
+import { Audit } from "./audit";
 import { Status } from "./status";
 
 // The place is what is behind the # of the address: a page and its parts.
@@ -26,6 +27,7 @@ const pages: { name: string; title: string; icon: string; view: (props: { parts:
   { name: "live", title: "Live", icon: "M3 12h4l3-8 4 16 3-8h4", view: Live },
   { name: "tools", title: "Tools", icon: "M14 6a4 4 0 0 0 5 5l-9 9-4-4 9-9zM15 6l3-3 3 3-3 3", view: Tools },
   { name: "policy", title: "Policy", icon: "M12 3l8 3v6c0 5-3.5 8-8 9-4.5-1-8-4-8-9V6zM9 12l2 2 4-4", view: Policy },
+  { name: "audit", title: "Audit", icon: "M6 3h9l4 4v14H6zM9 11h7M9 15h7M9 7h3", view: Audit },
   { name: "status", title: "Status", icon: "M4 20V10M10 20V4M16 20v-7M21 20H3", view: Status },
 ];
 
