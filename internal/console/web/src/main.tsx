@@ -165,7 +165,7 @@ function Console() {
           </a>
         ))}
       </nav>
-      <main id="content" tabIndex={-1} class={`page ${page.name}`}>
+      <main id="content" tabIndex={0} class={`page ${page.name}`}>
         <View parts={parts.slice(1)} />
       </main>
       <Help dialog={help} />

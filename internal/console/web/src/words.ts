@@ -19,7 +19,7 @@ const invisible = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u2
 // follows, are written out. Nothing else is done to text that comes from elsewhere, for it
 // only ever becomes the content of text nodes.
 export function visible(text: string | undefined): string {
-  return (text ?? "").replace(invisible, (c) => `⟨U+${c.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  return (text ?? "").replace(invisible, (c) => `<U+${c.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}>`);
 }
 
 function quoted(w: string): string {
