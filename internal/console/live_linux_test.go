@@ -22,7 +22,7 @@ func (s *site) allow(token string) {
 }
 
 // screen is what the terminal of the page shows.
-const screen = "document.querySelector('.terminal')?.screen?.text()"
+const screen = "document.querySelector('.tty')?.screen?.text()"
 
 // TestOutput: what a command writes is there while it runs; it reads what is typed in the
 // terminal; it can be cancelled; and what it writes is never markup.
@@ -36,7 +36,7 @@ func TestOutput(t *testing.T) {
 	b.press("j")
 	b.wait(screen + "?.includes('begun')") // while it runs
 	b.wait("document.querySelector('.card .badge.running')")
-	b.run(chromedp.Click(".terminal"))
+	b.run(chromedp.Click(".tty"))
 	b.press("hello\r")
 	b.wait(screen + "?.includes('heard hello')")
 	b.run(chromedp.Click("//section//button[text()='Cancel']", chromedp.BySearch))

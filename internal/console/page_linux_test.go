@@ -168,8 +168,10 @@ func lively(t *testing.T) (s *site, execution string) {
 		t.Fatal(err)
 	}
 	s.call(olgaToken, "test", "bash", map[string]any{"command": "for t in auth policy session; do printf '\\033[32m✓\\033[0m %s passed\\n' $t; done; sleep 600"}, `,"purpose":"Run the tests before the release"`)
-	for i, tool := range []string{"list_dir", "read_file", "grep", "read_file", "sleep"} {
-		s.call(olgaToken, fmt.Sprint("c", i), tool, map[string]any{}, `,"purpose":"Look around"`)
+	for i, c := range []struct{ tool, input string }{
+		{"list_dir", `{}`}, {"read_file", `{"path":"README.md"}`}, {"grep", `{"pattern":"listen"}`}, {"write_file", `{"path":"notes.md","content":"x"}`}, {"sleep", `{"duration_ms":200}`},
+	} {
+		s.call(olgaToken, fmt.Sprint("c", i), c.tool, json.RawMessage(c.input), `,"purpose":"Look around"`)
 	}
 	s.call(annToken, "edit", "edit_file", map[string]string{"path": "server.go", "old_string": "listen(\":80\")", "new_string": "listen(\"127.0.0.1:8080\")"}, `,"purpose":"Listen on loopback alone, as the issue asks"`)
 	s.call(annToken, "run", "bash", map[string]any{"command": "git fetch origin && rm -rf build && go test ./..."}, `,"purpose":"Start from a clean tree"`)

@@ -206,7 +206,7 @@ function Output({ id, attach, input }: { id: string; attach: (screen: Screen | u
       opened?.close();
     };
   }, [id]);
-  return <div ref={place} class="terminal" role="group" aria-label={input ? "Output; what you type here goes to the command" : "Output"} />;
+  return <div ref={place} class="tty" role="group" aria-label={input ? "Output; what you type here goes to the command" : "Output"} />;
 }
 
 // Result is how an execution ended, and what the model was told.

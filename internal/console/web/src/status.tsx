@@ -66,7 +66,7 @@ export function Status() {
         <Facts
           title="Sessions"
           facts={[
-            ["mode", `${word(offer.defaultMode, "MODE_")}, or ${(offer.modes ?? []).map((m) => word(m, "MODE_")).join(", ")}`],
+            ["mode", `${word(offer.defaultMode, "MODE_")}, or ${(offer.modes ?? []).filter((m) => m !== offer.defaultMode).map((m) => word(m, "MODE_")).join(", ")}`],
             ["level", `${word(offer.defaultLevel, "LEVEL_")}, at most ${word(offer.maxLevel, "LEVEL_")}`],
             ["at once", `${offer.maxSessions ?? 0}`],
             ["workspaces", visible((offer.allowedWorkspaces ?? []).join(", ")) || "made for each session"],
