@@ -30,7 +30,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools ripgrep terminal chromium python typescript mcp providers openapi pages lint generated ## Run every check and test, as CI does.
+test: compiler tools ripgrep terminal chromium python typescript mcp providers openapi pages $(BIN)/console/installed lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 # Without cgo, as the programs that tests start: or all is compiled once more to be looked at.
@@ -165,6 +165,7 @@ NPM_typescript := sdk/typescript
 NPM_mcp := build/mcp
 NPM_providers := internal/toolcall/testdata/providers
 NPM_npm := build/npm
+NPM_console := internal/console/web
 
 .SECONDEXPANSION:
 $(BIN)/%/installed: $$(NPM_$$*)/package.json $$(NPM_$$*)/package-lock.json
@@ -181,6 +182,11 @@ mcp: $(BIN)/mcp/installed ## Install the client of MCP in TypeScript, and its co
 
 .PHONY: providers
 providers: $(BIN)/providers/installed ## Install the clients of Anthropic and OpenAI into .bin, with npm; tests hold what is rendered against them.
+
+# Its files are checked in, so that Go alone builds the server; a test says when they are stale.
+.PHONY: console
+console: $(BIN)/console/installed $(BIN)/buf ## Build the files of the console in internal/console/dist, with npm.
+	internal/console/web/build internal/console/dist
 
 # The test of a large API fails where its document cannot be fetched. Of its package, which npm
 # would unpack to half a gigabyte, one file is wanted.

@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"internal/operator"},
 	{"internal/cli", "internal/server", "sdk/sdktest"},
 	{"client", "internal/config"},
-	{"bench/work", "internal/agent", "internal/edge", "internal/rest", "internal/service"},
+	{"bench/work", "internal/agent", "internal/console", "internal/edge", "internal/rest", "internal/service"},
 	{"internal/rest/gateway/toolserver/v1"},
 	{"internal/admission"},
 	{"internal/executor"},

@@ -33,7 +33,7 @@ const (
 )
 
 // writeTime is in which a client has to take what is sent.
-const writeTime = time.Minute
+var writeTime = time.Minute
 
 // Config is what a [Handler] is made of.
 type Config struct {
@@ -82,6 +82,7 @@ func New(config Config) *Handler {
 		gateway.RegisterApprovalServiceHandlerClient(ctx, h.mux, pb.NewApprovalServiceClient(conn)),
 		gateway.RegisterAgentServiceHandlerClient(ctx, h.mux, pb.NewAgentServiceClient(conn)),
 		gateway.RegisterPolicyServiceHandlerClient(ctx, h.mux, pb.NewPolicyServiceClient(conn)),
+		gateway.RegisterAuditServiceHandlerClient(ctx, h.mux, pb.NewAuditServiceClient(conn)),
 		gateway.RegisterDialectServiceHandlerClient(ctx, h.mux, pb.NewDialectServiceClient(conn)),
 		gateway.RegisterSourceServiceHandlerClient(ctx, h.mux, pb.NewSourceServiceClient(conn)),
 		gateway.RegisterWorkspaceServiceHandlerClient(ctx, h.mux, pb.NewWorkspaceServiceClient(conn)),
@@ -125,7 +126,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
 	} else {
 		r.Body = http.MaxBytesReader(w, r.Body, maxMessage)
-		controller.SetReadDeadline(time.Now().Add(bodyTime)) // until it has come
+		if r.ContentLength != 0 { // without one, the deadline would end the stream of the answer
+			controller.SetReadDeadline(time.Now().Add(bodyTime)) // until it has come
+		}
 	}
 	defer func(body io.Reader) { // a client that sends more than is read would not see the answer
 		controller.SetReadDeadline(time.Now().Add(drainTime))
@@ -192,5 +195,13 @@ func (w *patientWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Unwrap is for flushing.
+// FlushError sends what was written. A stream may be silent for as long as it likes after
+// that; by HTTP/2, a deadline that is over would end it.
+func (w *patientWriter) FlushError() error {
+	err := w.controller.Flush()
+	w.controller.SetWriteDeadline(time.Time{})
+	return err
+}
+
+// Unwrap is for what else a [http.ResponseController] does.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

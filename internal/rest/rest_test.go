@@ -80,24 +80,36 @@ type slow struct {
 }
 
 func (s slow) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerStreamingServer[pb.ExecuteToolResponse]) error {
-	select {
-	case <-time.After(s.takes):
-	case <-stream.Context().Done():
-		return stream.Context().Err()
-	}
-	return stream.Send(&pb.ExecuteToolResponse{Event: &pb.Event{Sequence: 7}})
+	return stream.Send(&pb.ExecuteToolResponse{Event: s.event(stream.Context())})
 }
 
-// TestAnswersTakeTheirTime: the time in which a body has to come does not end a stream.
+func (s slow) WatchExecution(_ *pb.WatchExecutionRequest, stream grpc.ServerStreamingServer[pb.WatchExecutionResponse]) error {
+	if err := stream.Send(&pb.WatchExecutionResponse{Event: &pb.Event{Sequence: 6}}); err != nil {
+		return err
+	}
+	return stream.Send(&pb.WatchExecutionResponse{Event: s.event(stream.Context())})
+}
+
+func (s slow) event(ctx context.Context) *pb.Event {
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+	}
+	return &pb.Event{Sequence: 7}
+}
+
+// TestAnswersTakeTheirTime: neither the time in which a body has to come ends a stream, nor
+// that in which a client has to take what is sent: with a body and without, by HTTP/1.1 and
+// by HTTP/2.
 func TestAnswersTakeTheirTime(t *testing.T) {
-	bodyTime = 20 * time.Millisecond
-	t.Cleanup(func() { bodyTime = 30 * time.Second })
+	bodyTime, writeTime = 20*time.Millisecond, 20*time.Millisecond
+	t.Cleanup(func() { bodyTime, writeTime = 30*time.Second, time.Minute })
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
 	pb.RegisterToolServiceServer(server, slow{takes: 10 * bodyTime})
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
-	s := httptest.NewServer(New(Config{Forward: func(string, *tls.ConnectionState) interface {
+	handler := New(Config{Forward: func(string, *tls.ConnectionState) interface {
 		grpc.ClientConnInterface
 		io.Closer
 	} {
@@ -107,14 +119,32 @@ func TestAnswersTakeTheirTime(t *testing.T) {
 			t.Error(err)
 		}
 		return conn
-	}}))
-	t.Cleanup(s.Close)
-	response, err := http.Post(s.URL+"/v1/executions", "application/json", strings.NewReader(`{"tool":"sleep"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if text, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(text), `"sequence":"7"`) {
-		t.Errorf("%s: %s: %v", response.Status, text, err)
+	}})
+	for _, second := range []bool{false, true} {
+		s := httptest.NewUnstartedServer(handler)
+		s.EnableHTTP2 = second
+		if second {
+			s.StartTLS()
+		} else {
+			s.Start()
+		}
+		t.Cleanup(s.Close)
+		for _, c := range []struct{ method, path, body string }{
+			{"POST", "/v1/executions", `{"tool":"sleep"}`},
+			{"GET", "/v1/executions/x/events", ""},
+		} {
+			r, err := http.NewRequestWithContext(t.Context(), c.method, s.URL+c.path, strings.NewReader(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := s.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if text, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(text), `"sequence":"7"`) {
+				t.Errorf("%s %s %s: %s: %v", response.Proto, c.method, response.Status, text, err)
+			}
+		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/console"
 	"github.com/toolserver/toolserver/internal/edge"
 	"github.com/toolserver/toolserver/internal/rest"
 	"github.com/toolserver/toolserver/internal/service"
@@ -47,7 +48,10 @@ func serveHTTP(c *config.Config, access *config.Access, server *service.Server, 
 	s.mcp = edge.New(edge.Config{Forward: server.Forward, Authenticator: access.Authenticator, Version: version.Text(), Limits: c.HTTP.MCP, Site: guard})
 	paths := http.NewServeMux()
 	paths.Handle(edge.Path, s.mcp)
-	paths.Handle("/", rest.New(rest.Config{Forward: server.Forward, Authenticator: access.Authenticator, Site: guard}))
+	rpcs := rest.New(rest.Config{Forward: server.Forward, Authenticator: access.Authenticator, Site: guard})
+	paths.Handle("/", rpcs)
+	paths.Handle(console.Path, console.New(console.Config{REST: rpcs, Authenticator: access.Authenticator, Site: guard}))
+	paths.Handle("GET /{$}", http.RedirectHandler(console.Path, http.StatusFound))
 	s.http = &http.Server{
 		Handler:           measured(shared(paths, guard.Origins), metrics),
 		ErrorLog:          zap.NewStdLog(logger),

@@ -81,6 +81,10 @@ var methods = map[string]access{
 
 	pb.PolicyService_CheckCall_FullMethodName: agents,
 
+	// The log has what all tenants do.
+	pb.AuditService_SearchRecords_FullMethodName: {roles: mayLook, whole: true},
+	pb.AuditService_VerifyLog_FullMethodName:     {roles: mayLook, whole: true},
+
 	// Sources are those of the whole server; what agents see of them is little.
 	pb.SourceService_ListSources_FullMethodName:    everyRole,
 	pb.SourceService_ReadSourceLog_FullMethodName:  {roles: mayLook, whole: true},

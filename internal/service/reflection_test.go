@@ -76,7 +76,7 @@ func TestReflection(t *testing.T) {
 
 			list := r.ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 			services := list.GetListServicesResponse().GetService()
-			if len(services) != 12 { // 8 of our own, health, channelz, and reflection by two names
+			if len(services) != 13 { // 9 of our own, health, channelz, and reflection by two names
 				t.Errorf("services %v", services)
 			}
 			var all descriptorpb.FileDescriptorSet

@@ -260,6 +260,7 @@ func New(config Config) (*Server, error) {
 	pb.RegisterWorkspaceServiceServer(s.inside, s.files)
 	pb.RegisterSessionServiceServer(s.inside, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, auditor: s.auditor, storage: s.storage})
 	pb.RegisterApprovalServiceServer(s.inside, &approvalService{approvals: s.approvals, auditor: s.auditor})
+	pb.RegisterAuditServiceServer(s.inside, &auditService{log: config.Audit})
 	pb.RegisterPolicyServiceServer(s.inside, &policyService{admission: s.admission})
 	pb.RegisterSourceServiceServer(s.inside, &sourceService{sources: config.Sources, auditor: s.auditor, logger: config.Logger})
 	pb.RegisterAgentServiceServer(s.inside, &agentService{agents: config.Agents, auditor: s.auditor, logger: config.Logger})

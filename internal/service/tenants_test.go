@@ -289,6 +289,8 @@ func requests(b belongings) map[string][][]proto.Message {
 		"AgentService/Serve":      one(&pb.ServeRequest{Kind: &pb.ServeRequest_Offer{Offer: &pb.AgentOffer{Agents: []*pb.OfferedAgent{{Name: b.principal}}}}}),
 		"AgentService/ListAgents": at(func(p, t string) proto.Message { return &pb.ListAgentsRequest{Principal: p, Tenant: t} }),
 
+		"AuditService/SearchRecords":   one(&pb.SearchRecordsRequest{Query: "x"}),
+		"AuditService/VerifyLog":       one(&pb.VerifyLogRequest{}),
 		"SourceService/ListSources":    one(&pb.ListSourcesRequest{}),
 		"SourceService/ReadSourceLog":  one(&pb.ReadSourceLogRequest{Name: "x"}),
 		"SourceService/RetrySource":    one(&pb.RetrySourceRequest{Name: "x"}),

@@ -1,0 +1,73 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestSearch finds records over several files, the newest first, a page after the other, and
+// while the log is written.
+func TestSearch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit[1]")
+	l, err := Open(Options{Config: Config{File: path, MaxBytes: 4096}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i := range 100 {
+		record := Record{Step: Finished, Principal: fmt.Sprint("p", i%2), Tool: "read_file", Reason: fmt.Sprint("reason ", i)}
+		if err := l.Append(record); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 == 0 {
+			l.Flush() // so that files become full
+		}
+	}
+	files, err := l.files()
+	if err != nil || len(files) < 3 {
+		t.Fatalf("the files are %v: %v", files, err)
+	}
+	var reasons []string
+	for before, pages := uint64(0), 0; ; pages++ {
+		found, next, err := l.Search(t.Context(), Query{Principal: "p1", Step: Finished, Limit: 7, Before: before})
+		if err != nil || pages > 20 {
+			t.Fatalf("page %d: %v", pages, err)
+		}
+		for _, f := range found {
+			reasons = append(reasons, f.Reason)
+		}
+		if before = next; next == 0 {
+			break
+		}
+	}
+	if len(reasons) != 50 || reasons[0] != "reason 99" || reasons[49] != "reason 1" {
+		t.Errorf("found %d: %v", len(reasons), reasons)
+	}
+	if found, next, err := l.Search(t.Context(), Query{Text: "REASON 42", Limit: 10}); err != nil || next != 0 || len(found) != 1 || !bytes.Contains([]byte(found[0].Line), []byte(`"hash"`)) {
+		t.Errorf("%v, %d, %v", found, next, err)
+	}
+	if report, err := l.Verify(t.Context()); err != nil || report.Records < 100 {
+		t.Errorf("%+v: %v", report, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], bytes.Replace(text, []byte("reason 3"), []byte("reason 4"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := l.Verify(t.Context()); !errors.Is(err, ErrBroken) || len(report.Problems) == 0 {
+		t.Errorf("%+v: %v", report, err)
+	}
+	var none *Log
+	if _, _, err := none.Search(t.Context(), Query{Limit: 1}); !errors.Is(err, ErrNoFile) {
+		t.Error(err)
+	}
+}
