@@ -26,6 +26,7 @@ type slice struct {
 	rate     float64 // calls in a second
 	p50, p99 float64 // of a call, in µs
 	cpu      float64 // of the server, in µs for each call
+	client   float64 // the same of this process
 	foreign  float64 // cores that neither the server nor this process kept busy
 }
 
@@ -73,6 +74,7 @@ func load(ctx context.Context, s *server, call caller, workers int, length time.
 		rate: calls / took.Seconds(),
 		p50:  quantile(all, 0.50), p99: quantile(all, 0.99),
 		cpu:     float64(server) / 1e3 / calls,
+		client:  float64(after.self-before.self) / 1e3 / calls,
 		foreign: (after.busy - before.busy - server - (after.self - before.self)).Seconds() / took.Seconds(),
 	}, s.emptyLog()
 }
@@ -199,6 +201,9 @@ func rateOf(s slice) float64 { return s.rate }
 func p50Of(s slice) float64  { return s.p50 }
 func p99Of(s slice) float64  { return s.p99 }
 func cpuOf(s slice) float64  { return s.cpu }
+
+// clientOf is what the client of the measurement costs.
+func clientOf(s slice) float64 { return s.client }
 
 // executeTool is figure 1.
 func executeTool(ctx context.Context, h *harness) ([]row, error) {

@@ -35,14 +35,16 @@ func mcpFace(ctx context.Context, h *harness) ([]row, error) {
 			f.stop()
 		}
 	}()
-	var errs [5]error
-	var own, bare, control, stdio, lean *filesystem
+	var errs [7]error
+	var own, bare, control, stdio, lean, leanBare, leanControl *filesystem
 	own, errs[0] = h.overHTTP(ctx, h.command(h.release, "serve", "--listen", anyPort, "--admin", "off", "--http", anyPort))
 	bare, errs[1] = h.overHTTP(ctx, h.yardstick(anyPort, "-mcp"))
 	control, errs[2] = h.overHTTP(ctx, h.yardstick(anyPort, "-mcp"))
-	stdio, errs[3] = h.overStdio(ctx, connectSDK)
-	lean, errs[4] = h.overStdio(ctx, connectLean)
-	for _, f := range []*filesystem{own, bare, control, stdio, lean} {
+	stdio, errs[3] = h.overStdio(ctx, h.command(h.release, "mcp", "serve"), connectSDK)
+	lean, errs[4] = h.overStdio(ctx, h.command(h.release, "mcp", "serve"), connectLean)
+	leanBare, errs[5] = h.overStdio(ctx, h.yardstick("stdio", "-mcp"), connectLean)
+	leanControl, errs[6] = h.overStdio(ctx, h.yardstick("stdio", "-mcp"), connectLean)
+	for _, f := range []*filesystem{own, bare, control, stdio, lean, leanBare, leanControl} {
 		if f != nil {
 			opened = append(opened, f)
 		}
@@ -65,7 +67,11 @@ func mcpFace(ctx context.Context, h *harness) ([]row, error) {
 		var s sides[slice]
 		groups, forget = append(groups, s.entrants(slices(own, workers), slices(other, workers), slices(control, workers))), append(forget, s.forget)
 		finish = append(finish, func() []row {
-			return []row{s.row(name, "calls/s", rateOf, t), s.row(name+": server CPU", "µs/call", cpuOf, target{})}
+			return []row{
+				s.row(name, "calls/s", rateOf, t),
+				s.row(name+": server CPU", "µs/call", cpuOf, target{}),
+				s.row(name+": CPU of the client", "µs/call", clientOf, target{}),
+			}
 		})
 	}
 	command, err := h.filesystemCommand(ctx)
@@ -87,6 +93,7 @@ func mcpFace(ctx context.Context, h *harness) ([]row, error) {
 	}
 	for _, n := range mcpFaceConcurrency {
 		compare(fmt.Sprintf("read_file of 4 KiB over MCP and HTTP, %d at once (bare: a server of the SDK)", n), n, own, bare, control, ratioAtLeast(1))
+		compare(fmt.Sprintf("read_file of 4 KiB over MCP and stdio, %d at once, lean client (bare: a server of the SDK)", n), n, lean, leanBare, leanControl, target{})
 		for i, own := range []*filesystem{lean, stdio} {
 			if len(sides) > 0 {
 				compare(fmt.Sprintf("read_file of 4 KiB over MCP and stdio, %d at once, %s (bare: server-filesystem)", n, sides[i].name), n,
@@ -139,14 +146,13 @@ func (h *harness) overHTTP(ctx context.Context, command *exec.Cmd) (*filesystem,
 	return &filesystem{server: s, mcpClient: faceClient{session}, path: work.FileName}, nil
 }
 
-// overStdio starts toolserver as an MCP server on stdio.
-func (h *harness) overStdio(ctx context.Context, connect func(context.Context, *exec.Cmd) (mcpClient, error)) (*filesystem, error) {
+// overStdio starts an MCP server that serves read_file on stdio.
+func (h *harness) overStdio(ctx context.Context, command *exec.Cmd, connect func(context.Context, *exec.Cmd) (mcpClient, error)) (*filesystem, error) {
 	log, err := os.CreateTemp(h.dir, "stdio-*.log")
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	command := h.command(h.release, "mcp", "serve")
 	command.Stderr = log
 	client, err := connect(ctx, command)
 	if err != nil {
@@ -159,7 +165,7 @@ func (h *harness) overStdio(ctx context.Context, connect func(context.Context, *
 		c.tool = work.ReadFile
 	}
 	return &filesystem{
-		server: &server{name: "toolserver mcp serve", process: command, log: log.Name()}, mcpClient: client, path: work.FileName,
+		server: &server{name: filepath.Base(command.Path), process: command, log: log.Name()}, mcpClient: client, path: work.FileName,
 	}, nil
 }
 

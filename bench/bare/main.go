@@ -26,7 +26,7 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	answers := flag.String("answers", "", "file with the answers of a toolserver; without it the server has no tools")
-	overMCP := flag.Bool("mcp", false, "serve read_file over MCP and HTTP, with the official SDK, instead")
+	overMCP := flag.Bool("mcp", false, "serve read_file over MCP, with the official SDK, instead: over HTTP, or where listen is stdio")
 	flag.Parse()
 	if *overMCP {
 		if err := serveMCP(*listen); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // serveMCP serves read_file as the SDK's own documentation has it: a typed tool over
-// streamable HTTP, with no options.
+// streamable HTTP or, at the address stdio, over standard input and output, with no options.
 func serveMCP(address string) error {
 	type input struct {
 		Path string `json:"path" jsonschema:"the file to read"`
@@ -27,6 +27,9 @@ func serveMCP(address string) error {
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, nil, nil
 	})
+	if address == "stdio" {
+		return server.Run(context.Background(), &mcp.StdioTransport{})
+	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err

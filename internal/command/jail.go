@@ -54,10 +54,18 @@ const maxJails = 8
 
 // keptJail is a jail that is kept, by what it is for.
 type keptJail struct {
-	key  string
+	confinement tools.Confinement
+	network     tools.Network
+	write       []string
+	view        sandbox.View
+
 	jail *sandbox.Jail
 	uses int
 	old  bool // it goes when nobody uses it
+}
+
+func (k *keptJail) isFor(rights *tools.Rights, view *sandbox.View) bool {
+	return k.confinement == rights.Confinement && k.network == rights.Network && slices.Equal(k.write, rights.Write) && k.view.Equal(view)
 }
 
 // jailFor returns where a command runs. Release it after use.
@@ -104,8 +112,7 @@ func (r *Runner) readingJail(rights *tools.Rights, view sandbox.View, hosts *hos
 	if !rights.Aside || hosts != nil {
 		return r.newReadingJail(rights, view, hosts)
 	}
-	key := fmt.Sprintf("%d %q", rights.Network, view)
-	made, err := r.unusedJail(key), error(nil)
+	made, err := r.unusedJail(rights.Network, &view), error(nil)
 	if made == nil {
 		if made, err = r.newReadingJail(rights, view, nil); err != nil {
 			return nil, err
@@ -113,7 +120,7 @@ func (r *Runner) readingJail(rights *tools.Rights, view sandbox.View, hosts *hos
 	}
 	j := &jailed{Jail: made.Jail, temp: made.temp}
 	j.release = func() {
-		if j.left.Load() || !pristine(made.temp) || !r.keepUnused(key, made) {
+		if j.left.Load() || !pristine(made.temp) || !r.keepUnused(unusedJail{rights.Network, view, made}) {
 			made.release()
 		}
 	}
@@ -122,19 +129,20 @@ func (r *Runner) readingJail(rights *tools.Rights, view sandbox.View, hosts *hos
 
 // unusedJail is a jail for what runs beside calls, which nobody uses.
 type unusedJail struct {
-	key string
+	network tools.Network
+	view    sandbox.View
 	*jailed
 }
 
 // maxUnused is how many of them are kept.
 const maxUnused = 8
 
-// unusedJail returns one that is kept for a key; nil where none is.
-func (r *Runner) unusedJail(key string) *jailed {
+// unusedJail returns one that is kept with a network and a view; nil where none is.
+func (r *Runner) unusedJail(network tools.Network, view *sandbox.View) *jailed {
 	r.jailing.Lock()
 	defer r.jailing.Unlock()
 	for i, unused := range slices.Backward(r.unused) {
-		if unused.key == key {
+		if unused.network == network && unused.view.Equal(view) {
 			r.unused = slices.Delete(r.unused, i, i+1)
 			return unused.jailed
 		}
@@ -145,7 +153,7 @@ func (r *Runner) unusedJail(key string) *jailed {
 // keepUnused keeps a jail for what comes next. It is as it was made: whatever ran in it
 // is gone, and has left nothing in its temporary directory. It reports false when
 // the session ends.
-func (r *Runner) keepUnused(key string, j *jailed) bool {
+func (r *Runner) keepUnused(j unusedJail) bool {
 	r.jailing.Lock()
 	defer r.jailing.Unlock()
 	if r.noJails {
@@ -155,7 +163,7 @@ func (r *Runner) keepUnused(key string, j *jailed) bool {
 		defer r.unused[0].release()
 		r.unused = slices.Delete(r.unused, 0, 1)
 	}
-	r.unused = append(r.unused, unusedJail{key, j})
+	r.unused = append(r.unused, j)
 	return true
 }
 
@@ -195,16 +203,15 @@ func (r *Runner) namedJail(rights *tools.Rights, view sandbox.View, hosts *hostP
 
 // keptJail returns a jail that may have been made for an earlier call.
 func (r *Runner) keptJail(rights *tools.Rights, view sandbox.View) (*jailed, error) {
-	key := fmt.Sprintf("%d %d %q %q", rights.Confinement, rights.Network, rights.Write, view)
 	r.jailing.Lock()
 	defer r.jailing.Unlock()
-	at := slices.IndexFunc(r.jails, func(k *keptJail) bool { return k.key == key })
+	at := slices.IndexFunc(r.jails, func(k *keptJail) bool { return k.isFor(rights, &view) })
 	if at < 0 {
 		made, err := r.namedJail(rights, view, nil)
 		if err != nil {
 			return nil, err
 		}
-		r.jails = append(r.jails, &keptJail{key: key, jail: made.Jail})
+		r.jails = append(r.jails, &keptJail{confinement: rights.Confinement, network: rights.Network, write: rights.Write, view: view, jail: made.Jail})
 		if len(r.jails) > maxJails {
 			r.forget(r.jails[0])
 			r.jails = slices.Delete(r.jails, 0, 1)

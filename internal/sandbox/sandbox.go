@@ -96,6 +96,13 @@ type View struct {
 	Version string
 }
 
+// Equal reports whether two views show the same.
+func (v *View) Equal(other *View) bool {
+	return v.Temp == other.Temp && v.Calls == other.Calls && v.Version == other.Version &&
+		slices.Equal(v.Read, other.Read) && slices.Equal(v.Write, other.Write) && slices.Equal(v.Cover, other.Cover) &&
+		slices.Equal(v.Fixed, other.Fixed) && slices.Equal(v.Empty, other.Empty) && slices.Equal(v.Held, other.Held)
+}
+
 // CallsPath is where commands find the directories of calls: below nothing that
 // they could write.
 const CallsPath = "/run/calls"

@@ -252,7 +252,7 @@ func (j *Jail) flags(ruleset *os.File) helper.Flags {
 
 // view is a view that a helper has made.
 type view struct {
-	key    string
+	shows  View
 	name   string
 	path   string      // of its root, to the helper
 	helper *os.Process // that made it
@@ -294,20 +294,19 @@ const (
 func (sp *Space) view(want *View) (*view, error) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
-	key := fmt.Sprintf("%q", *want)
 	process, err := sp.link.ready()
 	if err != nil {
 		return nil, err
 	}
 	for i, v := range sp.views {
-		if v.key == key && v.helper == process {
+		if v.helper == process && v.shows.Equal(want) {
 			sp.views = append(slices.Delete(sp.views, i, i+1), v)
 			v.used = time.Now()
 			return v, nil
 		}
 	}
 	sp.made++
-	v := &view{key: key, name: "v" + strconv.Itoa(sp.made), helper: process, used: time.Now()}
+	v := &view{shows: *want, name: "v" + strconv.Itoa(sp.made), helper: process, used: time.Now()}
 	v.path = filepath.Join(helper.Views, v.name)
 	steps, err := helper.Mounts(v.name, planOf(want))
 	if err != nil {

@@ -23,8 +23,11 @@ const startedHeader = "toolserver-started"
 // it again with the header, and it cannot run twice.
 func (s *Server) addressee(ctx context.Context, _ string) error {
 	wanted := metadata.ValueFromIncomingContext(ctx, startedHeader)
+	if len(wanted) == 0 {
+		return nil
+	}
 	started := fmt.Sprintf("%d.%d", s.started.Unix(), s.started.Nanosecond())
-	if len(wanted) == 0 || len(wanted) == 1 && wanted[0] == started {
+	if len(wanted) == 1 && wanted[0] == started {
 		return nil
 	}
 	if err := grpc.SetTrailer(ctx, metadata.Pairs(startedHeader, started)); err != nil {

@@ -5,6 +5,7 @@ package toolcall
 
 import (
 	"math"
+	"sort"
 	"sync"
 
 	"github.com/tiktoken-go/tokenizer/codec"
@@ -111,63 +112,63 @@ var kindOf = func() (kinds [256]byte) {
 
 // Tokens returns about how many tokens a text costs.
 func (f *Family) Tokens(text string) int {
-	_, tokens := f.scan(text, math.MaxInt)
-	return tokens
+	_, cost := f.scan(text, math.MaxInt)
+	if cost == 0 && text != "" {
+		return 1
+	}
+	return (cost + 99) / 100
 }
 
 // Prefix returns how many bytes of a text cost at most so many tokens.
 func (f *Family) Prefix(text string, tokens int) int {
-	size, _ := f.scan(text, tokens)
+	size, _ := f.scan(text, min(tokens, math.MaxInt/100)*100)
 	return size
 }
 
-// scan counts the tokens of a text, up to a limit, and tells how far it came.
-func (f *Family) scan(text string, limit int) (size, tokens int) {
-	sum, run, before := 0, 0, byte(space)
-	most := math.MaxInt
-	if limit < math.MaxInt/100 {
-		most = limit * 100
-	}
-	for i := range len(text) {
-		c := text[i]
-		kind := kindOf[c]
+// scan adds up what a text costs, in hundredths of a token, and tells how much of it costs
+// at most so much. It takes words and numbers as a whole: their ends are what is slow.
+func (f *Family) scan(text string, most int) (size, sum int) {
+	before := byte(space)
+	for i := 0; i < len(text); {
+		begin, c := i, text[i]
+		kind, cost := kindOf[c], 0
+		i++
 		switch kind {
 		case letter, capital:
-			if before != letter && before != capital || kind == capital && before == letter {
-				sum, run = sum+f.word, 0
+			for kind == capital && i < len(text) && kindOf[text[i]] == capital {
+				i++
 			}
-			if run++; run > 6 {
-				sum += f.letter
+			for i < len(text) && kindOf[text[i]] == letter {
+				i++
 			}
+			cost = f.word + f.letter*max(0, i-begin-6)
 		case digit:
-			if before != digit {
-				run = 0
+			for i < len(text) && kindOf[text[i]] == digit {
+				i++
 			}
-			if run%3 == 0 {
-				sum += f.digits
-			}
-			run++
+			cost = f.digits * ((i - begin + 2) / 3)
 		case space:
 			if c != ' ' && before != space {
-				sum += f.line
+				cost = f.line
 			}
 		case mark:
-			sum += f.mark
+			cost = f.mark
 		default:
 			switch { // the first byte of a character counts
 			case c >= 0xE0:
-				sum += f.wider
+				cost = f.wider
 			case c >= 0xC0:
-				sum += f.wide
+				cost = f.wide
 			}
 		}
-		if sum > most {
-			return i, limit
+		if sum+cost > most { // as a whole, and so all but its last byte may fit
+			return begin + sort.Search(i-begin-1, func(k int) bool {
+				_, part := f.scan(text[begin:begin+k+1], math.MaxInt)
+				return sum+part > most
+			}), sum
 		}
+		sum += cost
 		before = kind
 	}
-	if sum == 0 && text != "" {
-		return len(text), 1
-	}
-	return len(text), (sum + 99) / 100
+	return len(text), sum
 }
