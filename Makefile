@@ -30,7 +30,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools ripgrep terminal chromium python typescript mcp providers openapi pages lint generated ## Run every check and test, as CI does.
+test: compiler tools ripgrep terminal chromium python typescript mcp providers openapi pages language-servers lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 # Without cgo, as the programs that tests start: or all is compiled once more to be looked at.
@@ -164,6 +164,7 @@ NPM_typescript := sdk/typescript
 NPM_mcp := build/mcp
 NPM_providers := internal/toolcall/testdata/providers
 NPM_npm := build/npm
+NPM_lsp := build/lsp
 
 .SECONDEXPANSION:
 $(BIN)/%/installed: $$(NPM_$$*)/package.json $$(NPM_$$*)/package-lock.json
@@ -227,6 +228,13 @@ chromium: ## Install Chromium, from Debian's packages.
 	@command -v chromium >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium; } || \
 		echo "Chromium could not be installed: the browser is not tested"
+
+# Tests of language servers that cannot be built or installed are skipped.
+.PHONY: language-servers
+language-servers: $(BIN)/gopls $(BIN)/lsp/installed ## Build gopls, and install other language servers, into .bin, for tests.
+
+$(BIN)/gopls: build/gopls.mod build/gopls.sum | $(BIN)
+	@CGO_ENABLED=0 go build -modfile=build/gopls.mod -o $@ golang.org/x/tools/gopls && touch $@ || echo "gopls could not be built: nothing is asked about Go"
 
 # Tests that compare with ripgrep are skipped where it cannot be installed.
 .PHONY: ripgrep

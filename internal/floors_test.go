@@ -28,7 +28,7 @@ var floors = [][]string{
 	{"internal/executor"},
 	{"internal/approval"},
 	{"internal/hook", "internal/policy", "internal/session", "internal/tools/agent", "internal/tools/browser", "internal/tools/catalog", "internal/tools/files", "internal/tools/git", "internal/tools/mcp", "internal/tools/openapi", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/web", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child", "internal/tools/dynamic", "internal/tools/script", "internal/tools/skill"},
-	{"internal/browser", "internal/companion", "internal/markdown", "internal/persona", "internal/quota", "internal/source"},
+	{"internal/browser", "internal/companion", "internal/lsp", "internal/markdown", "internal/persona", "internal/quota", "internal/source"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/schema", "internal/integrity", "internal/model/modeltest", "internal/pdf", "internal/search/index", "internal/shell/programs"},
 	{"internal/model", "internal/sandbox", "internal/search/ignore", "internal/tools"},
@@ -79,6 +79,7 @@ var reserved = map[string][]string{
 	"github.com/santhosh-tekuri":      {"internal/persona", "internal/schema", "internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                         {"bench", "bench/bare", "internal/programtest", "internal/sandbox/sandboxtest", "internal/workspace/workspacetest", "sdk/sdktest"},
 	"mvdan.cc/sh":                     {"internal/shell"},
+	"go.lsp.dev":                      {"internal/lsp"},
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what
