@@ -127,7 +127,7 @@ func (q *question) actions(s Span, kind string) ([]protocol.CommandOrCodeAction,
 		about.Only = []protocol.CodeActionKind{protocol.CodeActionKind(kind)}
 	}
 	if !strings.HasPrefix(kind, "source.") && !strings.HasPrefix(kind, "refactor") { // what is fixed has to be known
-		found, _, err := q.examine([]document{d}, 0)
+		found, _, err := q.examine([]document{d})
 		if err != nil {
 			return nil, err
 		}

@@ -73,7 +73,8 @@ func (a *Asker) askAt(ctx context.Context, t Target, f func(q *question, d docum
 	})
 }
 
-// ask puts a question about a file to its server, again if the server dies.
+// ask puts a question about a file to its server. f may be called again, where the server
+// died or did not know everything yet.
 func (a *Asker) ask(ctx context.Context, path string, f func(q *question) error) (about About, err error) {
 	server, program, err := a.set.serverFor(path)
 	if err != nil {
@@ -92,48 +93,58 @@ func (a *Asker) askServer(ctx context.Context, server *Server, program string, f
 		p.questions.RLock()
 		defer p.questions.RUnlock()
 		q := &question{Asker: a, process: p, ctx: ctx, texts: make(map[string]*text)}
-		a.await(ctx, p)
+		if !p.settled.Load() {
+			a.await(ctx, p)
+		}
 		if err := q.sync(); err != nil {
 			return err
 		}
 		if err := f(q); err != nil {
 			return err
 		}
-		about.Server, about.Unwatched = server.Name, p.notified
+		// An answer of a server that has not read everything yet is asked for once more.
+		if !p.settled.Swap(true) {
+			if what, _ := p.client.busy(); what != "" && a.await(ctx, p) {
+				if err := f(q); err != nil {
+					return err
+				}
+			}
+		}
+		about.Server, about.Unwatched = server.Name, p.unknown
 		about.Indexing, _ = p.client.busy()
 		return nil
 	})
 	return about, err
 }
 
-// await waits until a server that has just begun knows the workspace, for some time.
-func (a *Asker) await(ctx context.Context, p *process) {
-	if p.settled.Load() {
-		return
-	}
-	timer := time.NewTimer(indexTime)
+// await waits until a server that has begun not long ago knows the workspace, for some
+// time, and reports whether it does.
+func (a *Asker) await(ctx context.Context, p *process) bool {
+	timer := time.NewTimer(min(indexTime, p.timeout/4))
 	defer timer.Stop()
 	for {
 		what, changed := p.client.busy()
 		if what == "" {
-			p.settled.Store(true)
-			return
+			return true
 		}
 		a.tell(tools.Progress{Message: p.server.Name + ": " + what})
 		select {
 		case <-changed:
 		case <-timer.C:
-			return
+			return false
 		case <-ctx.Done():
-			return
+			return false
 		case <-p.conn.Done():
-			return
+			return false
 		}
 	}
 }
 
-// codeRefused is the code of questions that a server does not want to answer.
-const codeRefused = "language_server_refused"
+// Codes of questions that a server does not want to answer, and of those it leaves open.
+const (
+	codeRefused  = "language_server_refused"
+	codeNoAnswer = "no_answer"
+)
 
 // within puts one request to the server, for as long as one may take. A server that does
 // not answer and is busy with nothing that it told of has hung, and is ended.
@@ -153,12 +164,16 @@ func within[T any](q *question, ask func(ctx context.Context) (T, error)) (T, er
 			return none, &tools.Failure{Code: "still_indexing", Retryable: true, Message: fmt.Sprintf("%s did not answer within %s: it is still busy with %s. Ask again in a while.", q.server.Name, q.timeout, what)}
 		}
 		q.end(fmt.Errorf("it did not answer within %s", q.timeout))
-		return none, tools.Failf("no_answer", "%s did not answer within %s and was ended; the next question starts it again. Ask about something smaller, or do without a language server.", q.server.Name, q.timeout)
+		return none, tools.Failf(codeNoAnswer, "%s did not answer within %s and was ended; the next question starts it again. Ask about something smaller, or do without a language server.", q.server.Name, q.timeout)
 	}
 	if refused, ok := errors.AsType[*jsonrpc2.Error](err); ok {
 		return none, tools.Failf(codeRefused, "%s answered: %s.", q.server.Name, strings.TrimSuffix(clip(refused.Message), "."))
 	}
-	return none, err
+	if !strings.Contains(err.Error(), "unmarshaling result") { // the connection is lost
+		q.end(err)
+		return none, errGone
+	}
+	return none, tools.Failf("wrong_answer", "%s answered what is no answer: %s.", q.server.Name, clip(err.Error()))
 }
 
 // A Target is what a question is about: a position, or a symbol by its name. With a line, the
@@ -247,6 +262,9 @@ func columnOf(in *text, t Target) (int, error) {
 // location returns a place of a server in our words. It reports false for one that may not
 // be told of.
 func (q *question) location(at uri.URI, r protocol.Range) (Location, bool) {
+	if !at.IsFile() { // a text that a server has made, such as of a library
+		return Location{Path: clip(string(at)), Line: int(r.Start.Line) + 1, Column: int(r.Start.Character) + 1, EndLine: int(r.End.Line) + 1, EndCol: int(r.End.Character) + 1}, true
+	}
 	path := at.FsPath()
 	name, inside := q.nameOf(path)
 	if inside {

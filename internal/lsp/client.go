@@ -29,8 +29,7 @@ type client struct {
 	changed chan struct{} // closed when something below changes
 	working map[string]work
 	found   map[string]report // by path, what is wrong
-	pushes  int               // how often that was told
-	last    time.Time         // when it was
+	last    time.Time         // when that was told
 	edits   *[]protocol.WorkspaceEdit
 }
 
@@ -45,7 +44,6 @@ type report struct {
 	list      []protocol.Diagnostic
 	version   int32
 	versioned bool
-	push      int // which one of all
 }
 
 // Bounds of what is kept of it.
@@ -102,14 +100,21 @@ func clip(text string) string {
 	return strings.TrimSpace(output.Clean([]byte(text[:min(len(text), 200)])))
 }
 
-// busy returns what a server is busy with, and what tells that it has changed; "" for
-// nothing.
+// diagnosing reports whether the work is to look for what is wrong with texts: other
+// answers do not wait for it.
+func (w work) diagnosing() bool { return strings.HasPrefix(w.title, "diagnosing ") }
+
+// busy returns what a server is busy with that answers may lack, and what tells that it has
+// changed; "" for nothing.
 func (c *client) busy() (what string, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []string
 	for _, token := range slices.Sorted(maps.Keys(c.working)) {
 		w := c.working[token]
+		if w.diagnosing() {
+			continue
+		}
 		text := w.title
 		if w.message != "" {
 			text += ": " + w.message
@@ -127,9 +132,8 @@ func (c *client) PublishDiagnostics(_ context.Context, params *protocol.PublishD
 	path := params.URI.FsPath()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pushes++
 	c.last = time.Now()
-	r := report{list: params.Diagnostics[:min(len(params.Diagnostics), maxDiagnostics)], push: c.pushes}
+	r := report{list: params.Diagnostics[:min(len(params.Diagnostics), maxDiagnostics)]}
 	r.version, r.versioned = params.Version.Get()
 	if _, known := c.found[path]; known || len(c.found) < maxReports {
 		c.found[path] = r

@@ -54,7 +54,7 @@ func (a *Asker) Diagnostics(ctx context.Context, paths ...string) (*Problems, er
 		if err != nil {
 			return err
 		}
-		found, late, err := q.examine(docs, 0)
+		found, late, err := q.examine(docs)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,9 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 	var answer Change
 	err = at.slotOf(server, program, a.env.Rights).ask(ctx, a.env, func(p *process) error {
 		q := &question{Asker: a, process: p, ctx: ctx, texts: make(map[string]*text)}
-		a.await(ctx, p)
+		if !p.settled.Load() {
+			a.await(ctx, p)
+		}
 		p.questions.Lock() // nobody else is to see these texts
 		defer p.questions.Unlock()
 		if err := q.sync(); err != nil {
@@ -127,7 +129,7 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 		if err := q.whatIf(names, texts, &answer); err != nil {
 			return err
 		}
-		answer.Server, answer.Unwatched = server.Name, p.notified
+		answer.Server, answer.Unwatched = server.Name, p.unknown
 		answer.Indexing, _ = p.client.busy()
 		return nil
 	})
@@ -161,7 +163,8 @@ func (q *question) whatIf(names []string, texts map[string]string, answer *Chang
 	if err != nil {
 		return err
 	}
-	before, late, err := q.examine(docs, 0)
+	others := q.others(docs)
+	before, late, err := q.examine(append(slices.Clip(docs), others...))
 	if err != nil {
 		return err
 	}
@@ -174,7 +177,6 @@ func (q *question) whatIf(names []string, texts map[string]string, answer *Chang
 			err = failed
 		}
 	}()
-	told := q.client.told()
 	q.mu.Lock()
 	for i, name := range there {
 		if err == nil {
@@ -201,13 +203,26 @@ func (q *question) whatIf(names []string, texts map[string]string, answer *Chang
 		return err
 	}
 	q.texts = make(map[string]*text)
-	after, late, err := q.examine(docs, told)
+	after, late, err := q.examine(append(docs, others...))
 	if err != nil {
 		return err
 	}
 	answer.Late = answer.Late || late
 	answer.New, answer.Fixed = differ(known, q.all(after))
 	return nil
+}
+
+// others returns texts that the server has beside some, the last used first: what a change
+// breaks in them is told too.
+func (q *question) others(but []document) (list []document) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, d := range slices.SortedFunc(maps.Values(q.docs), func(a, b *document) int { return b.used - a.used }) {
+		if len(list) < maxFiles && !slices.ContainsFunc(but, func(o document) bool { return o.path == d.path }) {
+			list = append(list, *d)
+		}
+	}
+	return list
 }
 
 // restore gives the server the texts that files have.
@@ -260,17 +275,19 @@ func differ(before, after []Problem) (added, gone []Problem) {
 
 // Times of servers that tell of problems by themselves.
 const (
-	// settleTime is how long such a server has told nothing when it is taken to be done.
-	settleTime = 400 * time.Millisecond
+	// settleTime is how long such a server has told nothing when it is taken to be done,
+	// and longer one that does not tell of which version of a text it speaks: it says
+	// nothing of a text that is as right as it was.
+	settleTime       = 300 * time.Millisecond
+	longerSettleTime = time.Second
 
 	// pushTime is how long it has to tell of a file.
 	pushTime = 15 * time.Second
 )
 
 // examine returns what is wrong with texts that the server has, and with others that it
-// tells of, by path. told is how often it had told something before the texts were changed.
-// late says that it did not tell in time.
-func (q *question) examine(docs []document, told int) (found map[string][]protocol.Diagnostic, late bool, err error) {
+// tells of, by path. late says that it did not tell in time.
+func (q *question) examine(docs []document) (found map[string][]protocol.Diagnostic, late bool, err error) {
 	found = make(map[string][]protocol.Diagnostic)
 	if q.can.DiagnosticProvider != nil {
 		for _, d := range docs {
@@ -280,7 +297,7 @@ func (q *question) examine(docs []document, told int) (found map[string][]protoc
 		}
 		return found, false, nil
 	}
-	late, err = q.awaitPushes(docs, told)
+	late, err = q.awaitPushes(docs)
 	if err != nil {
 		return nil, false, err
 	}
@@ -317,31 +334,27 @@ func (q *question) pull(d *document, found map[string][]protocol.Diagnostic) err
 	return nil
 }
 
-// told returns how often the server has told of problems.
-func (c *client) told() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pushes
-}
-
 // awaitPushes waits until a server has told what is wrong with texts, and then no more.
-func (q *question) awaitPushes(docs []document, told int) (late bool, err error) {
+func (q *question) awaitPushes(docs []document) (late bool, err error) {
+	// When it answers this it has begun to look for what is wrong, if it tells that.
+	if len(docs) > 0 && q.can.DocumentSymbolProvider != nil {
+		if _, err := q.symbolsIn(&docs[0]); err != nil {
+			return false, err
+		}
+	}
+	q.mu.Lock()
+	since := q.changed
+	q.mu.Unlock()
 	limit := time.NewTimer(min(pushTime, q.timeout))
 	defer limit.Stop()
 	for {
-		q.client.mu.Lock()
-		changed, all, quiet := q.client.changed, true, time.Since(q.client.last)
-		for _, d := range docs {
-			r, ok := q.client.found[filepath.Join(q.files.Dir(), d.path)]
-			all = all && ok && (r.versioned && r.version >= d.version || !r.versioned && r.push > told)
-		}
-		q.client.mu.Unlock()
+		changed, all, wait := q.pushed(docs, since)
 		var settled <-chan time.Time
 		if all {
-			if quiet >= settleTime {
+			if wait <= 0 {
 				return false, nil
 			}
-			settled = time.After(settleTime - quiet)
+			settled = time.After(wait)
 		}
 		select {
 		case <-changed:
@@ -354,6 +367,28 @@ func (q *question) awaitPushes(docs []document, told int) (late bool, err error)
 			return false, context.Cause(q.ctx)
 		}
 	}
+}
+
+// pushed reports whether the server has told of all texts, and for how long it should be
+// quiet still.
+func (q *question) pushed(docs []document, since time.Time) (changed <-chan struct{}, all bool, wait time.Duration) {
+	q.client.mu.Lock()
+	defer q.client.mu.Unlock()
+	all, wait = true, settleTime
+	for _, d := range docs {
+		r, ok := q.client.found[filepath.Join(q.files.Dir(), d.path)]
+		all = all && ok && (!r.versioned || r.version >= d.version)
+		if !r.versioned {
+			wait = longerSettleTime
+		}
+	}
+	for _, w := range q.client.working {
+		all = all && !w.diagnosing()
+	}
+	if q.client.last.After(since) {
+		since = q.client.last
+	}
+	return q.client.changed, all, wait - time.Since(since)
 }
 
 // all returns all problems of an answer.

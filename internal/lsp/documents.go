@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"go.lsp.dev/protocol"
@@ -70,10 +71,11 @@ func (p *process) tellChanges(ctx context.Context) (made []string, err error) {
 	if missed {
 		return nil, errStale
 	}
-	p.notified = partial
+	p.unknown = partial
 	if len(changes) == 0 {
 		return nil, nil
 	}
+	p.changed = time.Now()
 	events := make([]protocol.FileEvent, 0, len(changes))
 	for _, path := range slices.Sorted(maps.Keys(changes)) {
 		events = append(events, protocol.FileEvent{URI: p.uri(path), Type: changes[path]})
@@ -124,7 +126,7 @@ func (p *process) setText(ctx context.Context, d *document, text *text) error {
 		return nil
 	}
 	p.opened++
-	d.text, d.version = text, int32(p.opened)
+	d.text, d.version, p.changed = text, int32(p.opened), time.Now()
 	return p.remote.DidChange(ctx, &protocol.DidChangeTextDocumentParams{
 		TextDocument:   protocol.VersionedTextDocumentIdentifier{TextDocumentIdentifier: protocol.TextDocumentIdentifier{URI: p.uri(d.path)}, Version: d.version},
 		ContentChanges: []protocol.TextDocumentContentChangeEvent{&protocol.TextDocumentContentChangeWholeDocument{Text: text.all}},
@@ -175,6 +177,7 @@ func (p *process) give(ctx context.Context, path string, file workspace.File, te
 		}
 	}
 	p.opened++
+	p.changed = time.Now()
 	d := &document{path: path, file: file, text: text, version: int32(p.opened)}
 	p.docs[path] = d
 	p.use(d)

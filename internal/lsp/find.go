@@ -44,7 +44,7 @@ func (a *Asker) Find(ctx context.Context, r Relation, t Target) (*Locations, err
 		if err != nil {
 			return err
 		}
-		found.More = max(0, len(places)-maxLocations)
+		found = Locations{More: max(0, len(places)-maxLocations)}
 		for _, p := range places[:len(places)-found.More] {
 			if l, ok := q.location(p.URI, p.Range); ok && !slices.Contains(found.List, l) {
 				found.List = append(found.List, l)
@@ -235,7 +235,7 @@ func (a *Asker) Completions(ctx context.Context, t Target) (*Completions, error)
 			return text
 		}
 		slices.SortStableFunc(items, func(a, b protocol.CompletionItem) int { return cmp.Compare(order(a), order(b)) })
-		answer.More = max(0, len(items)-maxCompletions)
+		answer = Completions{More: max(0, len(items)-maxCompletions)}
 		for _, item := range items[:len(items)-answer.More] {
 			answer.List = append(answer.List, completionOf(item))
 		}

@@ -46,6 +46,7 @@ func (a *Asker) Hierarchy(ctx context.Context, direction Direction, t Target, de
 	var s Steps
 	depth = min(max(depth, 1), maxDepth)
 	about, err := a.askAt(ctx, t, func(q *question, d document, at protocol.Position) error {
+		s = Steps{}
 		if direction == Callers || direction == Callees {
 			return q.calls(&s, direction, position(q, &d, at), depth)
 		}

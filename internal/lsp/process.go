@@ -49,7 +49,7 @@ type process struct {
 	said    tail
 	failed  atomic.Pointer[error] // why it was ended, where we did
 	asking  atomic.Int64          // questions that it has not answered
-	settled atomic.Bool           // it has once been busy with nothing
+	settled atomic.Bool           // it has answered a question
 
 	can      protocol.ServerCapabilities
 	encoding encoding
@@ -62,10 +62,11 @@ type process struct {
 
 	commanding sync.Mutex // held while a command runs, whose edits are collected
 
-	mu       sync.Mutex
-	docs     map[string]*document // by path
-	opened   int                  // ever, and every version of a text
-	notified bool                 // it is known that not all changes are told
+	mu      sync.Mutex
+	docs    map[string]*document // by path
+	opened  int                  // ever, and every version of a text
+	unknown bool                 // there are files whose changes it is not told of
+	changed time.Time            // when it was last told of a change
 }
 
 // start starts a server. A server that dies meanwhile is a [*death].

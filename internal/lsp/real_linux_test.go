@@ -4,6 +4,7 @@
 package lsp_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,33 +24,65 @@ func module(t testing.TB, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestGopls holds answers about a real module against those of gopls itself.
+// agree holds answers about symbols of a real module against those of its server, which is
+// asked directly.
+func agree(t *testing.T, k *kit, d *direct, language string, symbols ...[2]string) {
+	t.Helper()
+	for _, one := range symbols {
+		path, name := one[0], one[1]
+		outline, err := k.asker.DocumentSymbols(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := lsp.Target{Path: path}
+		for _, s := range outline.List {
+			if s.Name == name {
+				target.Line, target.Column = s.Line, s.Column
+			}
+		}
+		d.open(path, language)
+		references := k.find(lsp.References, target)
+		if len(references) < 2 {
+			t.Errorf("%s has %d references", name, len(references))
+		}
+		equal(t, "references of "+name, references, d.references(path, target.Line, target.Column))
+		equal(t, "references of "+name+" by its name", k.find(lsp.References, lsp.Target{Path: path, Symbol: name}), references)
+		equal(t, "references of "+name+" by its name alone", k.find(lsp.References, lsp.Target{Symbol: name}), references)
+		// The definition of each place where it is used in the file.
+		for _, place := range references {
+			var line, column int
+			if _, err := fmt.Sscanf(strings.TrimPrefix(place, path+":"), "%d:%d", &line, &column); err == nil {
+				equal(t, "definition at "+place, k.find(lsp.Definition, lsp.Target{Path: path, Line: line, Column: column}), d.definition(path, line, column))
+			}
+		}
+	}
+}
+
 func TestGopls(t *testing.T) {
 	k := newKit(t, lsp.Config{}, nil)
 	program := k.needs("gopls")
 	copyTree(t, module(t, "github.com/aymanbagabas/go-udiff"), k.dir)
-	d := startDirect(t, k.dir, "", program)
-	for _, at := range []struct{ path, symbol string }{{"diff.go", "Edit"}, {"unified.go", "toUnified"}, {"diff.go", "Apply"}} {
-		target := lsp.Target{Path: at.path}
-		symbols, err := k.asker.DocumentSymbols(t.Context(), at.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range symbols.List {
-			if s.Name == at.symbol {
-				target.Line, target.Column = s.Line, s.Column
-			}
-		}
-		d.open(at.path, "go")
-		references := k.find(lsp.References, target)
-		if len(references) < 2 {
-			t.Errorf("%s has %d references", at.symbol, len(references))
-		}
-		equal(t, "references of "+at.symbol, references, d.references(at.path, target.Line, target.Column))
-		equal(t, "definition of "+at.symbol, k.find(lsp.Definition, target), d.definition(at.path, target.Line, target.Column))
-		equal(t, "by name", k.find(lsp.References, lsp.Target{Path: at.path, Symbol: at.symbol}), references)
-		equal(t, "by name alone", k.find(lsp.References, lsp.Target{Symbol: at.symbol}), references)
+	agree(t, k, startDirect(t, k.dir, "", program), "go", [2]string{"diff.go", "Edit"}, [2]string{"unified.go", "toUnified"}, [2]string{"diff.go", "Apply"})
+}
+
+func TestTypeScript(t *testing.T) {
+	k := newKit(t, lsp.Config{}, nil)
+	program := k.needs("typescript-language-server")
+	copyTree(t, "../../sdk/typescript", k.dir)
+	// The first question has the whole answer: nobody has asked before.
+	if cold := k.find(lsp.References, lsp.Target{Path: "src/calls.ts", Line: 49, Column: 14}); len(cold) != 11 {
+		t.Errorf("references of Tries, the first question: %q", cold)
 	}
+	d := startDirect(t, k.dir, `{"disableAutomaticTypingAcquisition":true,"tsserver":{"useSyntaxServer":"never"}}`, program, "--stdio")
+	agree(t, k, d, "typescript", [2]string{"src/calls.ts", "Tries"}, [2]string{"src/calls.ts", "lostConnection"}, [2]string{"src/calls.ts", "StreamSignal"})
+}
+
+func TestPyright(t *testing.T) {
+	k := newKit(t, lsp.Config{}, nil)
+	program := k.needs("pyright-langserver")
+	copyTree(t, "../../sdk/python", k.dir)
+	d := startDirect(t, k.dir, "", program, "--stdio")
+	agree(t, k, d, "python", [2]string{"toolserver/_calls.py", "Tries"}, [2]string{"toolserver/_calls.py", "lost_connection"}, [2]string{"toolserver/batch.py", "BatchResult"})
 }
 
 // shapes is a small module in which every question has an answer.
@@ -225,4 +258,57 @@ func TestGoplsKnowsChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "in one that moved", k.find(lsp.References, lsp.Target{Path: "shape.go", Symbol: "Unit"}), []string{"cmd/use/main.go:6:45", "flat/er/a.go:5:16", "shape.go:16:14"})
+}
+
+// TestOthersAnswer: problems, changes that are not written, renames and edits, by servers
+// that tell of problems when they are asked, and by those that tell by themselves.
+func TestOthersAnswer(t *testing.T) {
+	for _, of := range []struct{ program, path, text, wrong, message, user, use string }{
+		{
+			"typescript-language-server", "lib.ts", "export function greet(name: string): string {\n  return `é🙂 ${name}`;\n}\n", "export function greet(name: string): number {\n  return `é🙂 ${name}`;\n}\n",
+			"not assignable to type 'number'", "use.ts", "import { greet } from \"./lib\";\n\n/* 🙂🙂 */ export const hello: string = greet(\"you\");\n",
+		},
+		{
+			"pyright-langserver", "lib.py", "def greet(name: str) -> str:\n    return f\"é🙂 {name}\"\n", "def greet(name: str) -> int:\n    return f\"é🙂 {name}\"\n",
+			"not assignable to return type \"int\"", "use.py", "from lib import greet\n\nhello: str = \"🙂🙂\" + greet(\"you\")\n",
+		},
+	} {
+		t.Run(of.program, func(t *testing.T) {
+			k := newKit(t, lsp.Config{}, map[string]string{of.path: of.text, of.user: of.use, "tsconfig.json": `{"compilerOptions": {"strict": true, "noEmit": true, "types": []}, "include": ["*.ts"]}`})
+			k.needs(of.program)
+			problems, err := k.asker.Diagnostics(t.Context(), of.path, of.user)
+			if err != nil || len(problems.List) > 0 || problems.Late {
+				t.Errorf("at first: %+v, %v", problems, err)
+			}
+			change, err := k.asker.WhatIf(t.Context(), map[string]string{of.path: of.wrong})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []string
+			for _, p := range change.New {
+				all = append(all, p.Location.String()+" "+p.Severity+" "+p.Message)
+			}
+			has(t, strings.Join(all, "\n"), of.path+":2:", " error ", of.message, of.user+":3:")
+			if problems, err = k.asker.Diagnostics(t.Context(), of.path, of.user); err != nil || len(problems.List) > 0 {
+				t.Errorf("afterwards: %+v, %v", problems, err)
+			}
+			k.write(of.path, of.wrong)
+			if problems, err = k.asker.Diagnostics(t.Context(), of.path); err != nil || len(problems.List) == 0 {
+				t.Errorf("of a file that was changed: %+v, %v", problems, err)
+			}
+			k.write(of.path, of.text)
+			edit, err := k.asker.Rename(t.Context(), lsp.Target{Path: of.path, Symbol: "greet"}, "welcome")
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "what a rename changes", edit.Paths(), []string{of.path, of.user})
+			if _, err := edit.Apply(k.env, "code"); err != nil {
+				t.Fatal(err)
+			}
+			if got := k.read(of.user); got != strings.ReplaceAll(of.use, "greet", "welcome") {
+				t.Errorf("after the rename: %s", got)
+			}
+			equal(t, "definition", k.find(lsp.Definition, lsp.Target{Path: of.user, Line: 3, Symbol: "welcome"}), k.find(lsp.Definition, lsp.Target{Path: of.path, Symbol: "welcome"}))
+		})
+	}
 }

@@ -100,6 +100,9 @@ func (s *slot) ensure(ctx context.Context, env tools.Env) (*process, error) {
 		s.use(p, env)
 		return p, nil
 	}
+	if p != nil { // it died while nobody asked it
+		s.discard(p)
+	}
 	s.place.mu.Lock()
 	ended := s.place.ended
 	s.place.mu.Unlock()
@@ -163,6 +166,13 @@ func (s *slot) ask(ctx context.Context, env tools.Env, f func(*process) error) e
 				s.survived(err)
 				return err
 			}
+			s.discard(p)
+			if hung, ok := errors.AsType[*tools.Failure](err); ok && hung.Code == codeNoAnswer {
+				if told := s.died(&death{how: p.ending(), stderr: p.said.String()}); told != nil {
+					return told
+				}
+				return err // whoever asked has waited long enough
+			}
 			if ctx.Err() == nil { // or it was ended with the call
 				err = &death{how: p.ending(), stderr: p.said.String()}
 			}
@@ -178,6 +188,17 @@ func (s *slot) ask(ctx context.Context, env tools.Env, f func(*process) error) e
 			return told
 		}
 	}
+}
+
+// discard lets go of a server that has ended, or is being ended.
+func (s *slot) discard(p *process) {
+	s.mu.Lock()
+	if s.p == p {
+		s.p, s.users = nil, nil
+		s.expiry.Stop()
+	}
+	s.mu.Unlock()
+	p.stop(errGone)
 }
 
 // replace ends a server, so that the next question starts another.
@@ -216,7 +237,7 @@ func (s *slot) died(d *death) error {
 	if d.stderr != "" {
 		said = " It said: " + d.stderr
 	}
-	s.broken = tools.Failf("language_server_ended", "The language server %s was started %d times and %s each time, the last time so. It is not tried again for %s; what needs no language server still works.%s",
+	s.broken = tools.Failf("language_server_ended", "The language server %s was started %d times and did not last, the last time it %s. It is not tried again for %s; what needs no language server still works.%s",
 		s.server.Name, maxDeaths, d.how, rest, said)
 	s.until = time.Now().Add(rest)
 	return s.broken

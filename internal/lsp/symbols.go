@@ -127,9 +127,9 @@ func (a *Asker) WorkspaceSymbols(ctx context.Context, name, like string) (*Symbo
 	answered := 0
 	for _, server := range servers {
 		program, _ := a.set.runners.Find(server.Command[0])
-		about, err := a.askServer(ctx, server, program, func(q *question) error {
-			list, err := q.symbolsNamed(name)
-			s.List = append(s.List, list...)
+		var list []Symbol
+		about, err := a.askServer(ctx, server, program, func(q *question) (err error) {
+			list, err = q.symbolsNamed(name)
 			return err
 		})
 		if err != nil {
@@ -137,6 +137,7 @@ func (a *Asker) WorkspaceSymbols(ctx context.Context, name, like string) (*Symbo
 			continue
 		}
 		answered++
+		s.List = append(s.List, list...)
 		s.About.add(about)
 	}
 	if answered == 0 {

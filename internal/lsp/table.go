@@ -45,8 +45,8 @@ func Defaults() []Server {
 		{
 			Name: "gopls", Command: []string{"gopls"},
 			Languages: map[string][]string{"go": {".go"}, "go.mod": {"go.mod"}, "go.work": {"go.work"}},
-			// All that is wrong is told at once: what comes first is not taken for the whole.
-			Settings: map[string]any{"gopls": map[string]any{"diagnosticsDelay": "0s", "diagnosticsTrigger": "Edit", "linkTarget": ""}},
+			// It tells when it has told all that is wrong, and tells it at once.
+			Settings: map[string]any{"gopls": map[string]any{"verboseWorkDoneProgress": true, "diagnosticsDelay": "0s", "diagnosticsTrigger": "Edit", "linkTarget": ""}},
 		},
 		{
 			Name: "typescript-language-server", Command: []string{"typescript-language-server", "--stdio"},
@@ -54,7 +54,8 @@ func Defaults() []Server {
 				"typescript": {".ts", ".mts", ".cts"}, "typescriptreact": {".tsx"},
 				"javascript": {".js", ".mjs", ".cjs"}, "javascriptreact": {".jsx"},
 			},
-			Options: map[string]any{"disableAutomaticTypingAcquisition": true},
+			// A second server for syntax would answer what it knows while the first still reads.
+			Options: map[string]any{"disableAutomaticTypingAcquisition": true, "tsserver": map[string]any{"useSyntaxServer": "never"}},
 		},
 		{
 			Name: "pyright", Command: []string{"pyright-langserver", "--stdio"},
@@ -182,20 +183,21 @@ func (s *Set) endings() string {
 // options returns what a server is told when it begins. The TypeScript beside its server
 // is used, and not that of a workspace: that would be a program which the workspace names.
 func (s *Server) options(program string) map[string]any {
-	options := maps.Clone(s.Options)
-	if s.Name != "typescript-language-server" || options["tsserver"] != nil {
-		return options
-	}
-	if options == nil {
-		options = make(map[string]any)
-	}
+	own, _ := s.Options["tsserver"].(map[string]any)
 	real, err := filepath.EvalSymlinks(program)
-	if err != nil {
-		return options
+	if s.Name != "typescript-language-server" || own["path"] != nil || err != nil {
+		return s.Options
 	}
 	beside := filepath.Join(filepath.Dir(real), "..", "..", "typescript", "lib", "tsserver.js")
-	if _, err := os.Stat(beside); err == nil {
-		options["tsserver"] = map[string]any{"path": beside}
+	if _, err := os.Stat(beside); err != nil {
+		return s.Options
+	}
+	options := map[string]any{"tsserver": map[string]any{"path": beside}}
+	maps.Copy(options["tsserver"].(map[string]any), own)
+	for name, value := range s.Options {
+		if name != "tsserver" {
+			options[name] = value
+		}
 	}
 	return options
 }
