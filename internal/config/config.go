@@ -27,6 +27,7 @@ import (
 	"github.com/toolserver/toolserver/internal/edge"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/quota"
@@ -67,6 +68,7 @@ type Config struct {
 	MCP            mcp.Config         `yaml:"mcp"`
 	Web            web.Config         `yaml:"web"`
 	Browser        browser.Config     `yaml:"browser"`
+	Code           lsp.Config         `yaml:"code"`
 	Models         model.Config       `yaml:"models"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
@@ -212,6 +214,7 @@ func Default() *Config {
 		},
 		Executions: executor.Limits{}.WithDefaults(),
 		Browser:    browser.Config{}.WithDefaults(),
+		Code:       lsp.Config{}.WithDefaults(),
 		Sandbox: Sandbox{
 			Mode:       SandboxPreferred,
 			Namespaces: true,

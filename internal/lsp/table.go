@@ -86,7 +86,7 @@ func Defaults() []Server {
 func (c Config) Check(fault func(key, format string, args ...any)) {
 	seen := make(map[string]bool)
 	for i, s := range c.Servers {
-		key := fmt.Sprintf("servers[%d]", i)
+		key := fmt.Sprintf("code.servers[%d]", i)
 		known := slices.ContainsFunc(Defaults(), func(d Server) bool { return d.Name == s.Name })
 		switch {
 		case s.Name == "":
@@ -95,11 +95,13 @@ func (c Config) Check(fault func(key, format string, args ...any)) {
 			fault(key+".name", "there are two servers %s", s.Name)
 		}
 		seen[s.Name] = true
-		switch {
-		case s.Off && known:
+		if s.Off {
+			if !known {
+				fault(key+".off", "there is no server %s that could be left out", s.Name)
+			}
 			continue
-		case s.Off:
-			fault(key+".off", "there is no server %s that could be left out", s.Name)
+		}
+		switch {
 		case len(s.Command) == 0 || s.Command[0] == "":
 			fault(key+".command", "it is missing: name the program, and its arguments")
 		}
