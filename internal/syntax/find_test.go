@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/syntax/syntaxtest"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -161,7 +160,7 @@ func freshEngine(t *testing.T, dir string) *syntax.Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ws.Close() })
-	return syntax.NewPool(syntaxtest.Config(t), nil, search.NewPool(nil)).Engine(ws)
+	return syntaxtest.Pool(t, syntaxtest.Program(t), nil).Engine(ws)
 }
 
 func fresh(t *testing.T, dir string, q syntax.Query) []syntax.Found {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/syntax/syntaxtest"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -99,7 +98,6 @@ func TestFilesThatCannotBeParsed(t *testing.T) {
 // TestHelperThatFails has programs in place of toolserver-syntax: the server says
 // what is wrong, and does not wait for ever.
 func TestHelperThatFails(t *testing.T) {
-	good := syntaxtest.Config(t)
 	for name, c := range map[string]struct {
 		script string
 		want   error
@@ -119,7 +117,7 @@ func TestHelperThatFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pool := syntax.NewPool(syntax.Config{Sandbox: good.Sandbox, Program: program}, nil, search.NewPool(nil))
+		pool := syntaxtest.Pool(t, program, nil)
 		_, err = pool.Engine(ws).Outline(t.Context(), "a.go", []byte("package a\n"))
 		if !errors.Is(err, c.want) {
 			t.Errorf("a helper that %s: %v, want %v", name, err, c.want)
@@ -139,7 +137,7 @@ func TestHelperThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ws.Close()
-	pool := syntax.NewPool(syntax.Config{Sandbox: syntaxtest.Config(t).Sandbox, Program: program}, nil, search.NewPool(nil))
+	pool := syntaxtest.Pool(t, program, nil)
 	stopped := errors.New("the call was stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(50*time.Millisecond, func() { cancel(stopped) })

@@ -189,3 +189,14 @@ func (l *language) globs() []string {
 
 // Known reports whether a file is of a language that is parsed.
 func Known(file string) bool { return languageOf(file, nil) != nil }
+
+// IsLanguage reports whether a name stands for a language, or for how its files end.
+func IsLanguage(name string) bool { return languageNamed(name) != nil }
+
+// LanguageOf returns the language of a file by its name; "" where it is not known.
+func LanguageOf(file string) string {
+	if l := languageOf(file, nil); l != nil {
+		return l.name
+	}
+	return ""
+}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/syntax/syntaxtest"
@@ -20,8 +19,7 @@ func TestMain(m *testing.M) { syntaxtest.Main(m) }
 // engineOf returns the engine of a directory, which hears of changes.
 func engineOf(t testing.TB, dir string) *syntax.Engine {
 	t.Helper()
-	indexes := index.NewPool(index.Config{})
-	pool := syntax.NewPool(syntaxtest.Config(t), indexes, search.NewPool(indexes))
+	pool := syntaxtest.Pool(t, syntaxtest.Program(t), index.NewPool(index.Config{}))
 	ws, err := workspace.Open(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ type parsers struct {
 
 func newParsers(pool *Pool, processes int, background bool) *parsers {
 	return &parsers{
-		sandbox: pool.config.Sandbox, program: pool.config.Program, background: background, alive: &pool.alive,
+		sandbox: pool.sandbox, program: pool.config.Program, background: background, alive: &pool.alive,
 		slots: make(chan struct{}, processes), grammars: make(map[string]*grammar),
 	}
 }

@@ -392,17 +392,26 @@ func (o *offsets) within(s span) bool {
 	return i < len(o.at) && o.at[i]+o.length <= s.end
 }
 
-// replaced returns a replacement with what metavariables stand for in a match.
+// replaced returns a replacement with what metavariables stand for in a match. Where
+// one stands for nothing, the comma before it goes too.
 func (m match) replaced(text []byte, replacement string) string {
-	return metavariable.ReplaceAllStringFunc(replacement, func(v string) string {
-		name := strings.TrimLeft(v, "$")
+	var b strings.Builder
+	at := 0
+	for _, place := range metavariable.FindAllStringIndex(replacement, -1) {
+		before, v := replacement[at:place[0]], replacement[place[0]:place[1]]
+		at = place[1]
 		for _, c := range m.captures {
-			if c.name == name {
-				return string(text[c.start:c.end])
+			if c.name != strings.TrimLeft(v, "$") {
+				continue
 			}
+			if v = string(text[c.start:c.end]); v == "" {
+				before = strings.TrimSuffix(strings.TrimRight(before, " \t\n"), ",")
+			}
+			break
 		}
-		return v
-	})
+		b.WriteString(before + v)
+	}
+	return b.String() + replacement[at:]
 }
 
 // checkReplacement returns why a replacement cannot be made for a pattern.

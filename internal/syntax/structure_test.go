@@ -147,7 +147,7 @@ func TestRewrite(t *testing.T) {
 	for _, c := range changes {
 		got += fmt.Sprintf("%s %d\n%s", c.Path, c.Places, c.New)
 	}
-	want := "a.go 2\n\xEF\xBB\xBFpackage a\n\nfunc f() {\n\tbar(\n\t\t1,\n\t\tg(foo(2, 3)))\n\tif x {\n\t\tbar(\n\t\t\t4,\n\t\t\t)\n\t}\n}\nsub/d.go 1\npackage sub\n\nvar _ = bar(\n\t5,\n\t)"
+	want := "a.go 2\n\xEF\xBB\xBFpackage a\n\nfunc f() {\n\tbar(\n\t\t1,\n\t\tg(foo(2, 3)))\n\tif x {\n\t\tbar(\n\t\t\t4)\n\t}\n}\nsub/d.go 1\npackage sub\n\nvar _ = bar(\n\t5)"
 	if got != want+"\n" {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

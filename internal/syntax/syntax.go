@@ -13,6 +13,7 @@
 package syntax
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,10 +30,8 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// Config is how source code is parsed.
+// Config is the section "syntax" of the configuration: how source code is parsed.
 type Config struct {
-	Sandbox *sandbox.Sandbox `yaml:"-"`
-
 	// Program is the path of toolserver-syntax; empty: it is looked for beside the
 	// server.
 	Program string `yaml:"program"`
@@ -42,6 +41,12 @@ type Config struct {
 	MaxIndex size.Bytes `yaml:"max_index"`
 }
 
+// WithDefaults returns c with its zero fields filled in.
+func (c Config) WithDefaults() Config {
+	c.MaxIndex = cmp.Or(c.MaxIndex, 64<<20)
+	return c
+}
+
 // symbolsIdle is how long symbols are kept that nobody asks for.
 const symbolsIdle = 10 * time.Minute
 
@@ -49,6 +54,7 @@ const symbolsIdle = 10 * time.Minute
 // methods are safe for concurrent use.
 type Pool struct {
 	config  Config
+	sandbox *sandbox.Sandbox
 	indexes *index.Pool // nil: nothing is known of changes, and files are read
 	search  *search.Pool
 	alive   atomic.Int64 // processes
@@ -59,11 +65,8 @@ type Pool struct {
 }
 
 // NewPool returns a pool. It needs no end of its own. indexes may be nil.
-func NewPool(config Config, indexes *index.Pool, engines *search.Pool) *Pool {
-	if config.MaxIndex == 0 {
-		config.MaxIndex = 64 << 20
-	}
-	return &Pool{config: config, indexes: indexes, search: engines, engines: make(map[*workspace.Workspace]*Engine)}
+func NewPool(config Config, jails *sandbox.Sandbox, indexes *index.Pool, engines *search.Pool) *Pool {
+	return &Pool{config: config.WithDefaults(), sandbox: jails, indexes: indexes, search: engines, engines: make(map[*workspace.Workspace]*Engine)}
 }
 
 // Available reports whether there is a program that parses.

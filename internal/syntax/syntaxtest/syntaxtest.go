@@ -13,6 +13,8 @@ import (
 	"github.com/toolserver/toolserver/internal/programtest"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/syntax"
 )
 
@@ -27,28 +29,36 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-var build = sync.OnceValues(func() (syntax.Config, error) {
-	var err error
+var build = sync.OnceValues(func() (program string, err error) {
 	if dir, err = os.MkdirTemp("", "syntaxtest"); err != nil {
-		return syntax.Config{}, err
+		return "", err
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
-		return syntax.Config{}, err
+		return "", err
 	}
-	program, err := programtest.BuildSyntax(dir)
-	if err != nil {
-		return syntax.Config{}, err
-	}
-	s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})
-	return syntax.Config{Sandbox: s, Program: program}, err
+	return programtest.BuildSyntax(dir)
 })
 
-// Config returns how tests parse. The program that does is built for the first one.
-func Config(t testing.TB) syntax.Config {
+var open = sync.OnceValues(func() (*sandbox.Sandbox, error) {
+	return sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})
+})
+
+// Program returns the path of toolserver-syntax, which is built for the first test.
+func Program(t testing.TB) string {
 	t.Helper()
-	config, err := build()
+	program, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return config
+	return program
+}
+
+// Pool returns a pool that parses with a program. indexes may be nil.
+func Pool(t testing.TB, program string, indexes *index.Pool) *syntax.Pool {
+	t.Helper()
+	jails, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return syntax.NewPool(syntax.Config{Program: program}, jails, indexes, search.NewPool(indexes))
 }
