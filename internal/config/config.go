@@ -36,6 +36,7 @@ import (
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/site"
 	"github.com/toolserver/toolserver/internal/size"
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
 	"github.com/toolserver/toolserver/internal/tools/mcp"
@@ -72,6 +73,7 @@ type Config struct {
 	Models         model.Config       `yaml:"models"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
+	Syntax         syntax.Config      `yaml:"syntax"`
 	Artifacts      artifact.Config    `yaml:"artifacts"`
 	Files          service.FileLimits `yaml:"files"`
 	Secrets        []Secret           `yaml:"secrets"`
@@ -233,6 +235,7 @@ func Default() *Config {
 			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},
 		},
 		Search:        index.Config{}.WithDefaults(),
+		Syntax:        syntax.Config{}.WithDefaults(),
 		Artifacts:     artifact.Config{}.WithDefaults(),
 		Files:         service.FileLimits{}.WithDefaults(),
 		Wire:          service.Wire{}.WithDefaults(),

@@ -28,8 +28,10 @@ import (
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
 	"github.com/toolserver/toolserver/internal/tools/skill"
@@ -95,9 +97,11 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if err != nil {
 		return nil, err
 	}
+	indexes := indexesOf(c.Search)
+	engines := search.NewPool(indexes)
 	builtin := families{
 		runners: runners, companions: companions, browsers: browsers, documents: documents,
-		engines: enginesOf(c.Search), made: made, skills: skills, web: webTools,
+		engines: engines, syntax: syntax.NewPool(syntaxOf(c.Syntax), jails, indexes, engines), made: made, skills: skills, web: webTools,
 	}
 	if err := registry.Replace("builtin", withMaxTimeout(builtin.tools(), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
