@@ -88,7 +88,7 @@ func (a *Asker) askServer(ctx context.Context, server *Server, program string, f
 	if err != nil {
 		return about, err
 	}
-	slot := at.slotOf(server, program, a.env.Rights)
+	slot := at.slotOf(server, program, a.env)
 	err = slot.ask(ctx, a.env, func(p *process) error {
 		p.questions.RLock()
 		defer p.questions.RUnlock()
@@ -230,7 +230,7 @@ func (q *question) inside(name string) (string, error) {
 	if !inside {
 		return "", tools.Failf("outside", "%s is outside of the workspace.", name)
 	}
-	if withheld := q.env.WithheldBelow(".", false); withheld != nil && withheld(path) {
+	if withheld := q.env.WithheldBelow(".", true); withheld != nil && withheld(path) {
 		return "", tools.Failf("withheld", "%s may not be read.", name)
 	}
 	return path, nil
@@ -268,7 +268,7 @@ func (q *question) location(at uri.URI, r protocol.Range) (Location, bool) {
 	path := at.FsPath()
 	name, inside := q.nameOf(path)
 	if inside {
-		if withheld := q.env.WithheldBelow(".", false); withheld != nil && withheld(name) {
+		if withheld := q.env.WithheldBelow(".", true); withheld != nil && withheld(name) {
 			return Location{}, false
 		}
 	}

@@ -115,7 +115,7 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 		return nil, err
 	}
 	var answer Change
-	err = at.slotOf(server, program, a.env.Rights).ask(ctx, a.env, func(p *process) error {
+	err = at.slotOf(server, program, a.env).ask(ctx, a.env, func(p *process) error {
 		q := &question{Asker: a, process: p, ctx: ctx, texts: make(map[string]*text)}
 		if !p.settled.Load() {
 			a.await(ctx, p)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
 // newFake returns a kit whose files are in a language that a fake server knows.
@@ -186,7 +187,7 @@ func TestConfinement(t *testing.T) {
 	}
 	defer listener.Close()
 	k := newFake(t, lsp.Config{}, "escapes", "FAKE_DIAL="+listener.Addr().String())
-	k.env.Rights.Deny = denial("secret.fake")
+	k.env.Restrictions = toolstest.Restrictions{Denied: denials{"secret.fake", "later.fake"}}
 	k.asker = k.set.For(k.env, nil)
 	hover, err := k.asker.Hover(t.Context(), cat)
 	if err != nil {
@@ -195,14 +196,19 @@ func TestConfinement(t *testing.T) {
 	if hover.Text != "wrote its own" {
 		t.Errorf("it could do:\n%s", hover.Text)
 	}
+	// Nor what is made while it runs.
+	k.write("later.fake", "hidden\n")
+	if hover, err = k.asker.Hover(t.Context(), cat); err != nil || hover.Text != "wrote its own" {
+		t.Errorf("it could do:\n%+v, %v", hover, err)
+	}
 	if _, err := os.Stat(filepath.Join(k.dir, "planted")); err == nil {
 		t.Error("the workspace has what it wrote")
 	}
 }
 
-type denial string
+type denials [2]string
 
-func (d denial) Denies(path string) bool { return path == string(d) }
+func (d denials) Denies(path string) bool { return path == d[0] || path == d[1] }
 
 // TestPlaces: places outside of files and of the workspace.
 func TestPlaces(t *testing.T) {

@@ -165,16 +165,17 @@ func (p *place) stop(user string, cause error) (n int) {
 	return n
 }
 
-// slotOf returns the slot of a server for calls with these rights: what may be read differs.
-func (p *place) slotOf(server *Server, program string, rights tools.Rights) *slot {
+// slotOf returns the slot of a server for what a call may read.
+func (p *place) slotOf(server *Server, program string, env tools.Env) *slot {
+	deny := env.Denial()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, at := range p.slots {
-		if at.server.Name == server.Name && at.deny == rights.Deny {
+		if at.server.Name == server.Name && at.deny == deny {
 			return at
 		}
 	}
-	at := &slot{place: p, server: server, program: program, deny: rights.Deny, starting: make(chan struct{}, 1)}
+	at := &slot{place: p, server: server, program: program, deny: deny, starting: make(chan struct{}, 1)}
 	p.slots = append(p.slots, at)
 	return at
 }

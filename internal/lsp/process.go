@@ -42,6 +42,7 @@ type process struct {
 	files   *workspace.Workspace
 	timeout time.Duration
 	memory  uint64
+	deny    tools.Denial // what it does not see
 
 	x       *command.Running
 	conn    jsonrpc2.Conn
@@ -74,14 +75,14 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 	set := s.place.set
 	p := &process{
 		server: s.server, files: env.Workspace, timeout: set.config.Timeout, memory: uint64(set.config.Memory),
-		docs: make(map[string]*document),
+		docs: make(map[string]*document), deny: s.deny,
 	}
 	p.client = newClient(s.server)
 	reader, writer := io.Pipe()
 	x, err := s.place.runner.Start(ctx, command.Command{
 		Path: s.program, Args: s.server.Command[1:], Dir: ".", Env: s.server.Env,
 		Input: true, MaxOutput: math.MaxInt64, Unmasked: true, Lasting: true,
-		Rights: tools.Rights{Confinement: tools.Reading, Network: tools.NetworkNone, Deny: s.deny},
+		Rights: tools.Rights{Confinement: tools.Reading, Network: tools.NetworkNone, Deny: s.deny, Aside: true},
 		Limits: sandbox.Limits{Memory: p.memory},
 	}, func(stream tools.Stream, data []byte) {
 		if stream == tools.Stdout {
