@@ -44,7 +44,7 @@ type families struct {
 
 // tools returns the tools that are part of the server.
 func (f families) tools() []tools.Tool {
-	writes := append(files.Tools(f.documents), code.Tools(f.syntax)...)
+	writes := append(files.Tools(f.documents, f.syntax), code.Tools(f.syntax)...)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
 			writes[i] = tools.Around(tool, f.runners.Writing)

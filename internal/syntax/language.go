@@ -200,3 +200,9 @@ func LanguageOf(file string) string {
 	}
 	return ""
 }
+
+// IsCode reports whether a file is of a language whose symbols are the workspace's.
+func IsCode(file string) bool {
+	l := languageOf(file, nil)
+	return l != nil && !l.data
+}

@@ -31,18 +31,18 @@ type input struct {
 	Operation     string   `json:"operation" check:"enum=search_symbols|lookup_symbols|get_document_symbols|get_enclosing_symbols|pattern_search|pattern_rewrite|generate_codebase_overview|search_codebase_map"`
 	SymbolName    string   `json:"symbol_name,omitempty" check:"max=200"`
 	Symbols       []string `json:"symbols,omitempty" check:"max=10"`
-	Kind          string   `json:"kind,omitempty" check:"max=20" jsonschema:"function, method, class, struct, interface, type …"`
+	Kind          string   `json:"kind,omitempty" check:"max=20"`
 	IncludeSource bool     `json:"include_source,omitempty"`
 	FilePath      string   `json:"file_path,omitempty" check:"max=4096"`
 	Row           int      `json:"row,omitempty" check:"min=1" jsonschema:"line, from 1"`
 	TopLevelOnly  bool     `json:"top_level_only,omitempty"`
-	Path          string   `json:"path,omitempty" check:"max=4096" jsonschema:"file or directory to look in; default the workspace"`
+	Path          string   `json:"path,omitempty" check:"max=4096" jsonschema:"where to look"`
 	Language      string   `json:"language,omitempty" check:"max=40"`
 	Pattern       string   `json:"pattern,omitempty" check:"max=10000"`
 	Replacement   string   `json:"replacement,omitempty" check:"max=10000"`
-	DryRun        *bool    `json:"dry_run,omitempty" jsonschema:"default true"`
+	DryRun        *bool    `json:"dry_run,omitempty"`
 	Limit         int      `json:"limit,omitempty" check:"min=1,max=1000" jsonschema:"default 50"`
-	Offset        int      `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many to skip"`
+	Offset        int      `json:"offset,omitempty" check:"min=0,max=100000"`
 }
 
 // Check finds what an operation needs.
