@@ -11,6 +11,7 @@ import (
 	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/syntax"
@@ -37,6 +38,7 @@ type families struct {
 	documents  files.Documents
 	engines    *search.Pool
 	syntax     *syntax.Pool
+	servers    *lsp.Set
 	made       *dynamic.Set
 	skills     *skill.Set
 	web        []tools.Tool
@@ -44,7 +46,7 @@ type families struct {
 
 // tools returns the tools that are part of the server.
 func (f families) tools() []tools.Tool {
-	writes := append(files.Tools(f.documents, f.syntax), code.Tools(f.syntax)...)
+	writes := append(files.Tools(f.documents, f.syntax), code.Tools(f.syntax, f.servers)...)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
 			writes[i] = tools.Around(tool, f.runners.Writing)
@@ -76,6 +78,7 @@ func BuiltinSpecs() []*tools.Spec {
 		browsers:   browser.New(runners, browser.Config{}),
 		engines:    search.NewPool(nil),
 		syntax:     syntax.NewPool(syntax.Config{}, nil, nil, search.NewPool(nil)),
+		servers:    lsp.New(runners, lsp.Config{}),
 		made:       made,
 		skills:     skill.New(nil),
 		web:        webTools,

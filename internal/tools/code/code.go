@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/effects"
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -28,13 +30,18 @@ var doc string
 var help string
 
 type input struct {
-	Operation     string   `json:"operation" check:"enum=search_symbols|lookup_symbols|get_document_symbols|get_enclosing_symbols|pattern_search|pattern_rewrite|generate_codebase_overview|search_codebase_map"`
+	Operation     string   `json:"operation" check:"enum=search_symbols|lookup_symbols|get_document_symbols|get_enclosing_symbols|pattern_search|pattern_rewrite|generate_codebase_overview|search_codebase_map|goto_definition|goto_declaration|goto_type_definition|goto_implementation|find_references|get_hover|get_signature|get_completions|get_diagnostics|get_callers|get_callees|get_supertypes|get_subtypes|get_code_actions|apply_code_action|organize_imports|format|rename_symbol"`
 	SymbolName    string   `json:"symbol_name,omitempty" check:"max=200"`
 	Symbols       []string `json:"symbols,omitempty" check:"max=10"`
-	Kind          string   `json:"kind,omitempty" check:"max=20"`
+	Kind          string   `json:"kind,omitempty" check:"max=40"`
 	IncludeSource bool     `json:"include_source,omitempty"`
 	FilePath      string   `json:"file_path,omitempty" check:"max=4096"`
 	Row           int      `json:"row,omitempty" check:"min=1" jsonschema:"line, from 1"`
+	Column        int      `json:"column,omitempty" check:"min=1" jsonschema:"character, from 1"`
+	EndRow        int      `json:"end_row,omitempty" check:"min=1"`
+	NewName       string   `json:"new_name,omitempty" check:"max=500"`
+	Title         string   `json:"title,omitempty" check:"max=500"`
+	Text          *string  `json:"text,omitempty" check:"max=1000000" jsonschema:"what the file would have"`
 	TopLevelOnly  bool     `json:"top_level_only,omitempty"`
 	Path          string   `json:"path,omitempty" check:"max=4096" jsonschema:"where to look"`
 	Language      string   `json:"language,omitempty" check:"max=40"`
@@ -67,6 +74,16 @@ func (in input) Check() []tools.Problem {
 		needs("pattern", in.Pattern != "")
 	case "pattern_rewrite":
 		needs("pattern", in.Pattern != "")
+	case "get_diagnostics", "get_code_actions", "organize_imports", "format":
+		needs("file_path", in.file() != "")
+	case "apply_code_action":
+		needs("file_path", in.file() != "")
+		needs("title", in.Title != "")
+	case "rename_symbol":
+		needs("new_name", in.NewName != "")
+	}
+	if in.asksServer() && !in.hasTarget() && !slices.Contains([]string{"get_diagnostics", "get_code_actions", "apply_code_action", "organize_imports", "format"}, in.Operation) {
+		problems = append(problems, tools.Problem{Pointer: "/symbol_name", Message: "is required for " + in.Operation + ", or file_path with row and column"})
 	}
 	if in.Language != "" && !syntax.IsLanguage(in.Language) {
 		near := nearest.Names(in.Language, syntax.Languages())
@@ -84,7 +101,7 @@ func (in input) top() string { return cmp.Or(in.Path, in.FilePath, ".") }
 
 // writes reports whether a call changes files.
 func (in input) writes() bool {
-	return in.Operation == "pattern_rewrite" && in.DryRun != nil && !*in.DryRun
+	return (in.Operation == "pattern_rewrite" || slices.Contains(edits, in.Operation)) && in.DryRun != nil && !*in.DryRun
 }
 
 // ofFile reports whether an operation is about one file.
@@ -93,7 +110,7 @@ func (in input) ofFile() bool {
 }
 
 // Tools returns the family.
-func Tools(pool *syntax.Pool) []tools.Tool {
+func Tools(pool *syntax.Pool, servers *lsp.Set) []tools.Tool {
 	tool := tools.New(
 		tools.Spec{
 			Name:    "code",
@@ -113,21 +130,33 @@ func Tools(pool *syntax.Pool) []tools.Tool {
 				{Summary: "Where something is declared, with its code", Input: json.RawMessage(`{"operation":"lookup_symbols","symbols":["Server.Close"],"include_source":true}`)},
 				{Summary: "The outline of a file", Input: json.RawMessage(`{"operation":"get_document_symbols","file_path":"main.go"}`)},
 				{Summary: "Calls of a function with at least one argument", Input: json.RawMessage(`{"operation":"pattern_search","pattern":"foo($A, $$$)","language":"go"}`)},
+				{Summary: "Who uses a function", Input: json.RawMessage(`{"operation":"find_references","symbol_name":"Server.Close"}`)},
+				{Summary: "What a change would break", Input: json.RawMessage(`{"operation":"get_diagnostics","file_path":"main.go","text":"package main\n"}`)},
 				{Summary: "Replace a call, once the diff was looked at", Input: json.RawMessage(`{"operation":"pattern_rewrite","pattern":"foo($A)","replacement":"bar($A, nil)","language":"go","path":"src","dry_run":false}`)},
 			},
 		},
-		func(env tools.Env, in input) []tools.Effect { return effectsOf(pool, env, in) },
+		func(env tools.Env, in input) []tools.Effect { return effectsOf(pool, servers, env, in) },
 		func(ctx context.Context, env tools.Env, in input, out tools.Sink) (tools.Result, error) {
-			c := call{env: env, in: in, out: out, pool: pool, engine: pool.Engine(env.Workspace)}
+			c := call{env: env, in: in, out: out, pool: pool, engine: pool.Engine(env.Workspace), servers: servers}
 			result, err := c.run(ctx)
 			return result, explain(ctx, env, in, err)
 		})
 	return []tools.Tool{tools.WithPreview(tool, func(ctx context.Context, env tools.Env, in input) tools.Preview {
-		return preview(env, in, pool)
+		return preview(env, in, pool, servers)
 	})}
 }
 
-func effectsOf(pool *syntax.Pool, env tools.Env, in input) []tools.Effect {
+func effectsOf(pool *syntax.Pool, servers *lsp.Set, env tools.Env, in input) []tools.Effect {
+	if in.asksServer() { // which reads whatever it needs
+		list := env.ReadsTree(".")
+		if in.file() != "" {
+			list = append(list, env.Reads(in.file())...)
+		}
+		if in.writes() {
+			list = append(list, env.Writes(plannedEdit(env, in, servers).paths()...)...)
+		}
+		return list
+	}
 	if in.ofFile() {
 		return env.Reads(in.file())
 	}
@@ -145,9 +174,14 @@ type call struct {
 	out    tools.Sink
 	pool   *syntax.Pool
 	engine *syntax.Engine
+
+	servers *lsp.Set
 }
 
 func (c *call) run(ctx context.Context) (tools.Result, error) {
+	if c.in.asksServer() {
+		return c.ask(ctx)
+	}
 	if !c.pool.Available() {
 		return tools.Result{}, syntax.ErrMissing
 	}

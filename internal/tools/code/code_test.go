@@ -14,6 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/syntax/syntaxtest"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -23,8 +25,11 @@ import (
 
 func TestMain(m *testing.M) { syntaxtest.Main(m) }
 
+// noServers is a machine without language servers.
+var noServers = lsp.New(command.New(command.Config{Path: []string{"/nonexistent"}}), lsp.Config{})
+
 func tool(t testing.TB) tools.Tool {
-	return code.Tools(syntaxtest.Pool(t, syntaxtest.Program(t), index.NewPool(index.Config{})))[0]
+	return code.Tools(syntaxtest.Pool(t, syntaxtest.Program(t), index.NewPool(index.Config{})), noServers)[0]
 }
 
 func TestContract(t *testing.T) { toolstest.Test(t, tool(t)) }
@@ -149,7 +154,7 @@ func read(t *testing.T, env tools.Env, name string) string {
 // TestMissing proves that a server without toolserver-syntax says what to do.
 func TestMissing(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"a.go": "package a\n"})
-	without := code.Tools(syntaxtest.Pool(t, "", nil))[0]
+	without := code.Tools(syntaxtest.Pool(t, "", nil), noServers)[0]
 	for _, input := range []string{
 		`{"operation":"get_document_symbols","file_path":"a.go"}`, `{"operation":"search_symbols","symbol_name":"a"}`,
 		`{"operation":"pattern_rewrite","pattern":"a($A)","replacement":"b","language":"go","dry_run":false}`,

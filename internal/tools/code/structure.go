@@ -14,6 +14,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"github.com/toolserver/toolserver/internal/history"
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -119,18 +120,27 @@ func (p *plan) diff() string {
 }
 
 // preview shows what a call would change.
-func preview(env tools.Env, in input, pool *syntax.Pool) tools.Preview {
+func preview(env tools.Env, in input, pool *syntax.Pool, servers *lsp.Set) tools.Preview {
 	if !in.writes() {
 		return tools.Preview{Kind: tools.PreviewText, Text: "The call reads source code and changes nothing."}
 	}
-	p := planned(env, in, pool)
+	var paths []string
+	var err error
+	var diff func() string
+	if in.asksServer() {
+		p := plannedEdit(env, in, servers)
+		paths, err, diff = p.paths(), p.err, p.diff
+	} else {
+		p := planned(env, in, pool)
+		paths, err, diff = p.paths(), p.err, p.diff
+	}
 	switch {
-	case p.err != nil:
-		return tools.Preview{Kind: tools.PreviewText, Text: "The call would fail as things are now:\n\n" + explain(context.Background(), env, in, p.err).Error()}
-	case len(p.changes) == 0:
+	case err != nil:
+		return tools.Preview{Kind: tools.PreviewText, Text: "The call would fail as things are now:\n\n" + explain(context.Background(), env, in, err).Error()}
+	case len(paths) == 0:
 		return tools.Preview{Kind: tools.PreviewText, Text: "The call would change nothing."}
 	}
-	return tools.Preview{Kind: tools.PreviewDiff, Text: p.diff()}
+	return tools.Preview{Kind: tools.PreviewDiff, Text: diff()}
 }
 
 // rewrite answers pattern_rewrite.
