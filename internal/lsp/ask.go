@@ -54,6 +54,9 @@ type question struct {
 	*process
 	ctx   context.Context
 	texts map[string]*text // of files that the answer is about, by absolute path
+
+	asked    bool
+	withheld func(path string) bool // once asked
 }
 
 // indexTime is how long an answer waits for a server that begins.
@@ -230,7 +233,7 @@ func (q *question) inside(name string) (string, error) {
 	if !inside {
 		return "", tools.Failf("outside", "%s is outside of the workspace.", name)
 	}
-	if withheld := q.env.WithheldBelow(".", true); withheld != nil && withheld(path) {
+	if q.isWithheld(path) {
 		return "", tools.Failf("withheld", "%s may not be read.", name)
 	}
 	return path, nil
@@ -267,13 +270,11 @@ func (q *question) location(at uri.URI, r protocol.Range) (Location, bool) {
 	}
 	path := at.FsPath()
 	name, inside := q.nameOf(path)
-	if inside {
-		if withheld := q.env.WithheldBelow(".", true); withheld != nil && withheld(name) {
-			return Location{}, false
-		}
+	if inside && q.isWithheld(name) {
+		return Location{}, false
 	}
 	l := Location{Path: name, Line: int(r.Start.Line) + 1, Column: int(r.Start.Character) + 1, EndLine: int(r.End.Line) + 1, EndCol: int(r.End.Character) + 1}
-	if t := q.textOf(path, name, inside); t != nil {
+	if t := q.contents(path, name, inside); t != nil {
 		l.Line, l.Column = t.place(r.Start, q.encoding)
 		l.EndLine, l.EndCol = t.place(r.End, q.encoding)
 		l.Text = t.line(l.Line - 1)
@@ -290,26 +291,27 @@ func (q *question) nameOf(path string) (string, bool) {
 	return rel, true
 }
 
-// textOf returns the text of a file that an answer is about; nil where it cannot be read.
-func (q *question) textOf(path, name string, inside bool) *text {
+// contents returns the text of a file that an answer is about; nil where it cannot be read.
+func (q *question) contents(path, name string, inside bool) *text {
 	if t, known := q.texts[path]; known {
 		return t
 	}
 	var t *text
-	if inside {
-		q.mu.Lock()
-		d := q.docs[name]
-		q.mu.Unlock()
-		if d != nil {
-			t = d.text
-		} else if real, ok := q.env.Workspace.Resolve(name); ok {
-			_, t, _ = readText(q.files, real)
-		}
-	} else {
+	if !inside {
 		t = q.outside(path)
+	} else if real, ok := q.env.Workspace.Resolve(name); ok {
+		t = q.textOf(real)
 	}
 	q.texts[path] = t
 	return t
+}
+
+// isWithheld reports whether a path of the workspace may not be told of.
+func (q *question) isWithheld(path string) bool {
+	if !q.asked {
+		q.asked, q.withheld = true, q.env.WithheldBelow(".", true)
+	}
+	return q.withheld != nil && q.withheld(path)
 }
 
 // outside reads a file of what every command may read, such as a library, or of what the

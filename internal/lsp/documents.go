@@ -85,6 +85,10 @@ func (p *process) tellChanges(ctx context.Context) (made []string, err error) {
 		if changes[path] == protocol.FileChangeTypeCreated && p.server.languageOf(path) != "" {
 			made = append(made, path)
 		}
+		if t := p.read[path]; t != nil {
+			delete(p.read, path)
+			p.readSize -= len(t.all)
+		}
 		if d := p.docs[path]; d != nil {
 			if err := p.reload(ctx, d); err != nil {
 				return nil, err
@@ -192,6 +196,31 @@ func (p *process) give(ctx context.Context, path string, file workspace.File, te
 func (p *process) use(d *document) {
 	p.opened++
 	d.used = p.opened
+}
+
+// maxRead is how many bytes of files are kept that answers were about.
+const maxRead = 32 << 20
+
+// textOf returns the text of a file of the workspace as the server knows it; nil where it
+// cannot be read.
+func (p *process) textOf(path string) *text {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d := p.docs[path]; d != nil {
+		return d.text
+	}
+	if t := p.read[path]; t != nil {
+		return t
+	}
+	_, t, err := readText(p.files, path)
+	if err != nil {
+		return nil
+	}
+	if p.readSize += len(t.all); p.readSize > maxRead {
+		p.read, p.readSize = make(map[string]*text), len(t.all)
+	}
+	p.read[path] = t
+	return t
 }
 
 // readText reads a file of the workspace that a server is asked about.

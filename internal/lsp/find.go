@@ -45,8 +45,10 @@ func (a *Asker) Find(ctx context.Context, r Relation, t Target) (*Locations, err
 			return err
 		}
 		found = Locations{More: max(0, len(places)-maxLocations)}
+		seen := make(map[Location]bool)
 		for _, p := range places[:len(places)-found.More] {
-			if l, ok := q.location(p.URI, p.Range); ok && !slices.Contains(found.List, l) {
+			if l, ok := q.location(p.URI, p.Range); ok && !seen[l] {
+				seen[l] = true
 				found.List = append(found.List, l)
 			}
 		}

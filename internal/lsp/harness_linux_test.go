@@ -55,7 +55,7 @@ func binDir(t testing.TB) string {
 	return dir
 }
 
-func newKit(t *testing.T, config lsp.Config, files map[string]string) *kit {
+func newKit(t testing.TB, config lsp.Config, files map[string]string) *kit {
 	t.Helper()
 	s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})
 	if err != nil {

@@ -63,11 +63,13 @@ type process struct {
 
 	commanding sync.Mutex // held while a command runs, whose edits are collected
 
-	mu      sync.Mutex
-	docs    map[string]*document // by path
-	opened  int                  // ever, and every version of a text
-	unknown bool                 // there are files whose changes it is not told of
-	changed time.Time            // when it was last told of a change
+	mu       sync.Mutex
+	docs     map[string]*document // by path
+	read     map[string]*text     // of other files that answers were about, until they change
+	readSize int                  // bytes of them
+	opened   int                  // ever, and every version of a text
+	unknown  bool                 // there are files whose changes it is not told of
+	changed  time.Time            // when it was last told of a change
 }
 
 // start starts a server. A server that dies meanwhile is a [*death].
@@ -75,7 +77,7 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 	set := s.place.set
 	p := &process{
 		server: s.server, files: env.Workspace, timeout: set.config.Timeout, memory: uint64(set.config.Memory),
-		docs: make(map[string]*document), deny: s.deny,
+		docs: make(map[string]*document), read: make(map[string]*text), deny: s.deny,
 	}
 	p.client = newClient(s.server)
 	reader, writer := io.Pipe()
