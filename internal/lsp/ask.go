@@ -52,11 +52,9 @@ type About struct {
 type question struct {
 	*Asker
 	*process
-	ctx   context.Context
-	texts map[string]*text // of files that the answer is about, by absolute path
+	ctx context.Context
 
-	asked    bool
-	withheld func(path string) bool // once asked
+	mentions map[uri.URI]*mentioned // files that the answer is about
 }
 
 // indexTime is how long an answer waits for a server that begins.
@@ -95,7 +93,7 @@ func (a *Asker) askServer(ctx context.Context, server *Server, program string, f
 	err = slot.ask(ctx, a.env, func(p *process) error {
 		p.questions.RLock()
 		defer p.questions.RUnlock()
-		q := &question{Asker: a, process: p, ctx: ctx, texts: make(map[string]*text)}
+		q := &question{Asker: a, process: p, ctx: ctx, mentions: make(map[uri.URI]*mentioned)}
 		if !p.settled.Load() {
 			a.await(ctx, p)
 		}
@@ -233,7 +231,7 @@ func (q *question) inside(name string) (string, error) {
 	if !inside {
 		return "", tools.Failf("outside", "%s is outside of the workspace.", name)
 	}
-	if q.isWithheld(path) {
+	if withheld := q.env.WithheldBelow(".", true); withheld != nil && withheld(path) {
 		return "", tools.Failf("withheld", "%s may not be read.", name)
 	}
 	return path, nil
@@ -265,21 +263,50 @@ func columnOf(in *text, t Target) (int, error) {
 // location returns a place of a server in our words. It reports false for one that may not
 // be told of.
 func (q *question) location(at uri.URI, r protocol.Range) (Location, bool) {
+	f := q.file(at)
+	if f.withheld {
+		return Location{}, false
+	}
+	l := Location{Path: f.name, Line: int(r.Start.Line) + 1, Column: int(r.Start.Character) + 1, EndLine: int(r.End.Line) + 1, EndCol: int(r.End.Character) + 1}
+	if f.text != nil {
+		l.Line, l.Column = f.text.place(r.Start, q.encoding)
+		l.EndLine, l.EndCol = f.text.place(r.End, q.encoding)
+		l.Text = f.text.line(l.Line - 1)
+	}
+	return l, true
+}
+
+// A mentioned is a file that an answer is about.
+type mentioned struct {
+	name     string // of the workspace; absolute where it is outside
+	text     *text  // nil where it cannot be read
+	withheld bool   // it may not be told of
+}
+
+// file returns what is known of a file that an answer is about.
+func (q *question) file(at uri.URI) *mentioned {
+	if f := q.mentions[at]; f != nil {
+		return f
+	}
+	f := new(mentioned)
+	q.mentions[at] = f
 	if !at.IsFile() { // a text that a server has made, such as of a library
-		return Location{Path: clip(string(at)), Line: int(r.Start.Line) + 1, Column: int(r.Start.Character) + 1, EndLine: int(r.End.Line) + 1, EndCol: int(r.End.Character) + 1}, true
+		f.name = clip(string(at))
+		return f
 	}
 	path := at.FsPath()
 	name, inside := q.nameOf(path)
-	if inside && q.isWithheld(name) {
-		return Location{}, false
+	f.name = name
+	if !inside {
+		f.text = q.outside(path)
+		return f
 	}
-	l := Location{Path: name, Line: int(r.Start.Line) + 1, Column: int(r.Start.Character) + 1, EndLine: int(r.End.Line) + 1, EndCol: int(r.End.Character) + 1}
-	if t := q.contents(path, name, inside); t != nil {
-		l.Line, l.Column = t.place(r.Start, q.encoding)
-		l.EndLine, l.EndCol = t.place(r.End, q.encoding)
-		l.Text = t.line(l.Line - 1)
+	if withheld := q.env.WithheldBelow(".", true); withheld != nil && withheld(name) {
+		f.withheld = true
+	} else if real, ok := q.env.Workspace.Resolve(name); ok {
+		f.text = q.textOf(real)
 	}
-	return l, true
+	return f
 }
 
 // nameOf returns a path as the workspace knows it, and whether it is inside.
@@ -289,29 +316,6 @@ func (q *question) nameOf(path string) (string, bool) {
 		return path, false
 	}
 	return rel, true
-}
-
-// contents returns the text of a file that an answer is about; nil where it cannot be read.
-func (q *question) contents(path, name string, inside bool) *text {
-	if t, known := q.texts[path]; known {
-		return t
-	}
-	var t *text
-	if !inside {
-		t = q.outside(path)
-	} else if real, ok := q.env.Workspace.Resolve(name); ok {
-		t = q.textOf(real)
-	}
-	q.texts[path] = t
-	return t
-}
-
-// isWithheld reports whether a path of the workspace may not be told of.
-func (q *question) isWithheld(path string) bool {
-	if !q.asked {
-		q.asked, q.withheld = true, q.env.WithheldBelow(".", true)
-	}
-	return q.withheld != nil && q.withheld(path)
 }
 
 // outside reads a file of what every command may read, such as a library, or of what the

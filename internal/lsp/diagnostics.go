@@ -49,7 +49,6 @@ func (a *Asker) Diagnostics(ctx context.Context, paths ...string) (*Problems, er
 	}
 	var answer Problems
 	about, err := a.ask(ctx, paths[0], func(q *question) error {
-		q.texts = make(map[string]*text)
 		docs, err := q.openAll(paths)
 		if err != nil {
 			return err
@@ -116,7 +115,7 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 	}
 	var answer Change
 	err = at.slotOf(server, program, a.env).ask(ctx, a.env, func(p *process) error {
-		q := &question{Asker: a, process: p, ctx: ctx, texts: make(map[string]*text)}
+		q := &question{Asker: a, process: p, ctx: ctx, mentions: make(map[uri.URI]*mentioned)}
 		if !p.settled.Load() {
 			a.await(ctx, p)
 		}
@@ -202,7 +201,7 @@ func (q *question) whatIf(names []string, texts map[string]string, answer *Chang
 	if err != nil {
 		return err
 	}
-	q.texts = make(map[string]*text)
+	q.mentions = make(map[uri.URI]*mentioned)
 	after, late, err := q.examine(append(docs, others...))
 	if err != nil {
 		return err

@@ -175,6 +175,7 @@ func words(contents any) string {
 		text = c.Value
 	case protocol.String:
 		text = string(c)
+	//lint:ignore SA1019 servers still answer with it
 	case *protocol.MarkedStringWithLanguage:
 		text = "```" + c.Language + "\n" + c.Value + "\n```"
 	case protocol.MarkedStringSlice:

@@ -231,7 +231,7 @@ func startDirect(t testing.TB, dir, options string, program string, args ...stri
 		<-conn.Done()
 	})
 	root := uri.File(dir)
-	params := &protocol.InitializeParams{RootURI: &root, WorkspaceFoldersInitializeParams: protocol.WorkspaceFoldersInitializeParams{
+	params := &protocol.InitializeParams{WorkspaceFoldersInitializeParams: protocol.WorkspaceFoldersInitializeParams{
 		WorkspaceFolders: protocol.NewNullable([]protocol.WorkspaceFolder{{URI: root, Name: "w"}}),
 	}}
 	if options != "" {

@@ -158,7 +158,8 @@ func (p *process) initialize(ctx context.Context, program string) error {
 	root := uri.File(p.files.Dir())
 	params := &protocol.InitializeParams{
 		ClientInfo: protocol.ClientInfo{Name: "toolserver"},
-		RootURI:    &root,
+		//lint:ignore SA1019 older servers know no folders
+		RootURI: &root,
 		WorkspaceFoldersInitializeParams: protocol.WorkspaceFoldersInitializeParams{
 			WorkspaceFolders: protocol.NewNullable([]protocol.WorkspaceFolder{{URI: root, Name: "workspace"}}),
 		},
