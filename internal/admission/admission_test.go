@@ -41,7 +41,7 @@ func (s *steps) Rejudge(x *executor.Execution, call tools.Call) executor.Rejudge
 func newServer(t *testing.T, sessions *session.Store, rules string) *admission.Admission {
 	t.Helper()
 	registry := new(tools.Registry)
-	if err := registry.Replace("builtin", files.Tools(nil)...); err != nil {
+	if err := registry.Replace("builtin", files.Tools(nil, nil)...); err != nil {
 		t.Fatal(err)
 	}
 	p, err := policy.Parse("test", []byte("version: 1\n"+rules))

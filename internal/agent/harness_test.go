@@ -141,7 +141,7 @@ func newWorld(t *testing.T, config agent.Config, mode tools.Mode, say func(int, 
 			return nil
 		},
 	})
-	if err := registry.Replace("builtin", slices.Concat(files.Tools(nil), turn.Tools(), catalog.Tools(nil), agenttools.Tools(w.agents, w.agents.Unavailable()))...); err != nil {
+	if err := registry.Replace("builtin", slices.Concat(files.Tools(nil, nil), turn.Tools(), catalog.Tools(nil), agenttools.Tools(w.agents, w.agents.Unavailable()))...); err != nil {
 		t.Fatal(err)
 	}
 	server, err := service.New(service.Config{

@@ -27,6 +27,7 @@ import (
 	"github.com/toolserver/toolserver/internal/edge"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/quota"
@@ -35,6 +36,7 @@ import (
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/site"
 	"github.com/toolserver/toolserver/internal/size"
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
 	"github.com/toolserver/toolserver/internal/tools/mcp"
@@ -68,9 +70,11 @@ type Config struct {
 	MCP            mcp.Config         `yaml:"mcp"`
 	Web            web.Config         `yaml:"web"`
 	Browser        browser.Config     `yaml:"browser"`
+	Code           lsp.Config         `yaml:"code"`
 	Models         model.Config       `yaml:"models"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
+	Syntax         syntax.Config      `yaml:"syntax"`
 	Artifacts      artifact.Config    `yaml:"artifacts"`
 	Files          service.FileLimits `yaml:"files"`
 	Secrets        []Secret           `yaml:"secrets"`
@@ -214,6 +218,7 @@ func Default() *Config {
 		State:      State{Retention: 24 * time.Hour, MaxHistory: 64 << 20},
 		Executions: executor.Limits{}.WithDefaults(),
 		Browser:    browser.Config{}.WithDefaults(),
+		Code:       lsp.Config{}.WithDefaults(),
 		Sandbox: Sandbox{
 			Mode:       SandboxPreferred,
 			Namespaces: true,
@@ -232,6 +237,7 @@ func Default() *Config {
 			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},
 		},
 		Search:        index.Config{}.WithDefaults(),
+		Syntax:        syntax.Config{}.WithDefaults(),
 		Artifacts:     artifact.Config{}.WithDefaults(),
 		Files:         service.FileLimits{}.WithDefaults(),
 		Wire:          service.Wire{}.WithDefaults(),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/model"
 )
 
@@ -172,6 +173,24 @@ func TestExampleReplWorks(t *testing.T) {
 	}
 }
 
+// So must that of a language server, which has every key.
+func TestExampleLanguageServerWorks(t *testing.T) {
+	c, err := load(t, "--config", configFile(t, "code:\n  servers:\n"+commentedOut(t, "  servers: []\n")+"  - {name: gopls, off: true}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []lsp.Server{
+		{
+			Name: "zls", Command: []string{"zls"}, Languages: map[string][]string{"zig": {".zig"}, "zir": {".zir"}}, Env: []string{"ZIG_LIB_DIR=/opt/zig/lib"},
+			Settings: map[string]any{"zls": map[string]any{"warn_style": true}}, Options: map[string]any{},
+		},
+		{Name: "gopls", Off: true},
+	}
+	if !reflect.DeepEqual(c.Code.Servers, want) {
+		t.Errorf("got %+v, want %+v", c.Code.Servers, want)
+	}
+}
+
 func TestEnvironmentAndFlagsOverFile(t *testing.T) {
 	file := configFile(t, "listen: 127.0.0.1:1\nadmin: {address: 127.0.0.1:2}\nlog: {level: error}\n")
 	t.Setenv("TOOLSERVER_CONFIG", file)
@@ -253,6 +272,8 @@ func TestBadConfigurations(t *testing.T) {
 		"a language twice":    {"sandbox:\n  repl:\n  - {language: bash, command: [sh]}\n", nil, []string{"c.yaml:3: sandbox.repl[0].language: there is a language bash already"}},
 		"no language":         {"sandbox:\n  repl:\n  - {language: A B, command: []}\n", nil, []string{`sandbox.repl[0].language: "A B" is no name`, "sandbox.repl[0].command: want the program"}},
 		"no mark":             {"sandbox:\n  repl:\n  - {language: bc, command: [bc], mark: print}\n  - {language: dc, command: [dc], begin: x}\n", nil, []string{"sandbox.repl[0].mark: lacks {mark}", "sandbox.repl[1].begin: only a program with a mark"}},
+		"a language server":   {"code:\n  servers:\n  - {name: zls}\n  - {name: zls, command: [zls], languages: {zig: []}}\n  - {name: none, off: true}\n", nil, []string{"code.servers[0].command: it is missing", "code.servers[0].languages: none is named", "code.servers[1].name: there are two servers zls", "code.servers[1].languages.zig: want endings", "code.servers[2].off: there is no server none"}},
+		"no time for answers": {"code:\n  timeout: 1ms\n", nil, []string{"c.yaml:2: code.timeout: 1ms is out of bounds"}},
 		"log level":           {"log:\n  level: loud\n", nil, []string{`c.yaml:2: log.level: "loud" is no level`}},
 		"log level too high":  {"", []string{"--log-level", "fatal"}, []string{"--log-level: log.level: \"fatal\" is too high"}},
 	} {

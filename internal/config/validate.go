@@ -64,6 +64,7 @@ func (c *Config) ValidateInside(fault FaultFunc) {
 	if err := c.Browser.Check(); err != nil {
 		fault("browser.endpoint", "%v", err)
 	}
+	c.Code.Check(fault)
 	if _, err := LoadPolicy(c.Policy.File); err != nil {
 		fault("policy.file", "%v", err)
 	}
@@ -540,6 +541,10 @@ func (c *Config) validateLimits(fault FaultFunc) {
 	within(fault, "search.max_index", c.Search.MaxIndex, 1<<20, 1<<50)
 	within(fault, "search.idle_after", c.Search.IdleAfter, time.Second, day)
 	within(fault, "search.kernel_share", c.Search.KernelShare, 1, 1000)
+	within(fault, "syntax.max_index", c.Syntax.MaxIndex, 1<<20, 1<<50)
+	within(fault, "code.idle", c.Code.Idle, time.Second, day)
+	within(fault, "code.memory", c.Code.Memory, 64<<20, 1<<50)
+	within(fault, "code.timeout", c.Code.Timeout, time.Second, time.Hour)
 
 	a := &c.Artifacts
 	within(fault, "artifacts.max_bytes", a.MaxBytes, 1<<10, 1<<50)

@@ -138,6 +138,10 @@ func (g restrictionsAbove) Protection() tools.Protection {
 	return protectionAbove{own, above, g.call.Workspace}
 }
 
+func (g restrictionsAbove) Denial() tools.Denial {
+	return joinAbove(g.call, g.restrictions.Denial(), g.above().Denial())
+}
+
 func (g restrictionsAbove) Cares(kind tools.EffectKind, at string) bool {
 	return g.restrictions.Cares(kind, at) || g.above().Cares(kind, g.seen(at))
 }

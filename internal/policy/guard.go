@@ -47,6 +47,15 @@ func (g restrictions) Protection() tools.Protection {
 	return protection{g.policy, g.call.place()}
 }
 
+func (g restrictions) Denial() tools.Denial {
+	if g.policy == nil {
+		return nil
+	}
+	return g.policy.denialOf(g.call, true, func(r *rule) (counts, denies bool) {
+		return r.forCall(g.call), r.action != Allow && r.isAboutFiles()
+	})
+}
+
 // Protects reports whether a path is one that the operator protects.
 func (p protection) Protects(path string) bool {
 	var buffer [24]string

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 )
 
 // Directory names a variable: of a directory with programs that are built already.
@@ -31,6 +32,30 @@ func Build(directory, name string) (program string, err error) {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
+	}
+	return program, nil
+}
+
+// BuildSyntax is Build of cmd/toolserver-syntax, which is a module of its own and
+// needs a C compiler.
+func BuildSyntax(directory string) (program string, err error) {
+	const name = "toolserver-syntax"
+	if built := os.Getenv(Directory); built != "" {
+		program = filepath.Join(built, name)
+		if _, err := os.Stat(program); err == nil {
+			return program, nil
+		}
+	}
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/toolserver/toolserver").Output()
+	if err != nil {
+		return "", err
+	}
+	program = filepath.Join(directory, name)
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, ".")
+	cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "cmd", name)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s, which needs a C compiler: %w\n%s", name, err, out)
 	}
 	return program, nil
 }

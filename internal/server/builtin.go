@@ -11,12 +11,15 @@ import (
 	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
 	agenttools "github.com/toolserver/toolserver/internal/tools/agent"
 	browsertools "github.com/toolserver/toolserver/internal/tools/browser"
 	"github.com/toolserver/toolserver/internal/tools/catalog"
+	"github.com/toolserver/toolserver/internal/tools/code"
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/git"
@@ -34,6 +37,8 @@ type families struct {
 	browsers   *browser.Set
 	documents  files.Documents
 	engines    *search.Pool
+	syntax     *syntax.Pool
+	servers    *lsp.Set
 	made       *dynamic.Set
 	skills     *skill.Set
 	web        []tools.Tool
@@ -41,7 +46,7 @@ type families struct {
 
 // tools returns the tools that are part of the server.
 func (f families) tools() []tools.Tool {
-	writes := files.Tools(f.documents)
+	writes := append(files.Tools(f.documents, f.syntax), code.Tools(f.syntax, f.servers)...)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
 			writes[i] = tools.Around(tool, f.runners.Writing)
@@ -72,6 +77,8 @@ func BuiltinSpecs() []*tools.Spec {
 		companions: companion.New(runners, companion.Config{}),
 		browsers:   browser.New(runners, browser.Config{}),
 		engines:    search.NewPool(nil),
+		syntax:     syntax.NewPool(syntax.Config{}, nil, nil, search.NewPool(nil)),
+		servers:    lsp.New(runners, lsp.Config{}),
 		made:       made,
 		skills:     skill.New(nil),
 		web:        webTools,
@@ -109,10 +116,10 @@ func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
 	return list
 }
 
-// enginesOf returns what searches workspaces.
-func enginesOf(c index.Config) *search.Pool {
+// indexesOf returns what keeps workspaces in memory; nil where nothing is kept.
+func indexesOf(c index.Config) *index.Pool {
 	if c.MaxText == 0 { // which is a default there
-		return search.NewPool(nil)
+		return nil
 	}
-	return search.NewPool(index.NewPool(c))
+	return index.NewPool(c)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/skill"
 )
@@ -33,14 +34,31 @@ func OpenSandbox(c *config.Sandbox, stderr *os.File) (*sandbox.Sandbox, error) {
 // execBeside returns the toolserver-exec that lies beside the server; where none
 // does, the server itself, which can be one too.
 func execBeside() string {
+	if path := beside(ExecName); path != "" {
+		return path
+	}
+	self, _ := os.Executable()
+	return self
+}
+
+// beside returns a program that lies beside the server; "" where none does.
+func beside(name string) string {
 	self, err := os.Executable()
 	if err != nil {
 		return ""
 	}
-	if path := filepath.Join(filepath.Dir(self), ExecName); isFile(path) {
+	if path := filepath.Join(filepath.Dir(self), name); isFile(path) {
 		return path
 	}
-	return self
+	return ""
+}
+
+// syntaxOf returns how source code is parsed.
+func syntaxOf(c syntax.Config) syntax.Config {
+	if c.Program == "" {
+		c.Program = beside("toolserver-syntax")
+	}
+	return c
 }
 
 // ExecName is the name by which the server knows that it is to be the helper.

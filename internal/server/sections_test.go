@@ -53,7 +53,7 @@ func TestSearchInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ws.Close()
-		engines := enginesOf(c.Search)
+		engines := search.NewPool(indexesOf(c.Search))
 		synctest.Test(t, func(t *testing.T) {
 			defer ws.Close() // ends what the engine does in the background
 			for i := range 4 {

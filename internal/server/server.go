@@ -25,10 +25,13 @@ import (
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
 	"github.com/toolserver/toolserver/internal/tools/skill"
@@ -85,6 +88,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	runners := NewRunners(c, jails, c.Programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
 	browsers := browser.New(runners, c.Browser)
+	servers := lsp.New(runners, c.Code)
 	registry := &tools.Registry{Capabilities: capabilities(c, jails, runners, browsers)}
 	companions := companion.New(runners, companion.Config{Limits: c.Sandbox.Kept, Languages: languagesOf(&c.Sandbox)})
 	made, err := dynamic.New(c.Dynamic, registry, runners)
@@ -99,9 +103,11 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	if err != nil {
 		return nil, err
 	}
+	indexes := indexesOf(c.Search)
+	engines := search.NewPool(indexes)
 	builtin := families{
 		runners: runners, companions: companions, browsers: browsers, documents: documents,
-		engines: enginesOf(c.Search), made: made, skills: skills, web: webTools,
+		engines: engines, syntax: syntax.NewPool(syntaxOf(c.Syntax), jails, indexes, engines), servers: servers, made: made, skills: skills, web: webTools,
 	}
 	if err := registry.Replace("builtin", withMaxTimeout(builtin.tools(), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
@@ -177,15 +183,17 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Receiving:     runners.Receiving,
 		Monitored:     runners.Monitored,
 		Space:         runners.Space,
-		Halt:          func(s *session.Session, user string) int { return companions.Halt(s, user) + browsers.Halt(s, user) },
-		Processes:     runners.Running,
-		StopFile:      c.StopFile,
-		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
-		TLS:           certificates,
-		Version:       version.Text(),
-		Reflection:    c.Reflection,
-		Channelz:      c.Channelz,
-		Tracer:        tracer,
+		Halt: func(s *session.Session, user string) int {
+			return companions.Halt(s, user) + browsers.Halt(s, user) + servers.Halt(s, user)
+		},
+		Processes:  runners.Running,
+		StopFile:   c.StopFile,
+		Confines:   func() (bool, int) { return has.Namespaces, has.Landlock },
+		TLS:        certificates,
+		Version:    version.Text(),
+		Reflection: c.Reflection,
+		Channelz:   c.Channelz,
+		Tracer:     tracer,
 	})
 	if err != nil {
 		return nil, err

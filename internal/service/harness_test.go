@@ -72,7 +72,7 @@ func serve(t *testing.T, options ...func(*service.Config)) *testServer {
 	t.Helper()
 	s := &testServer{t: t, workspace: t.TempDir(), metrics: prometheus.NewRegistry()}
 	registry := new(tools.Registry)
-	if err := registry.Replace("builtin", slices.Concat(files.Tools(nil), turn.Tools(), testTools())...); err != nil {
+	if err := registry.Replace("builtin", slices.Concat(files.Tools(nil, nil), turn.Tools(), testTools())...); err != nil {
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zapcore.InfoLevel)

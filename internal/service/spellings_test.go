@@ -71,7 +71,7 @@ rules:
 `))
 	c := s.dial("")
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, tool := range slices.Concat(files.Tools(nil), turn.Tools(), more) {
+	for _, tool := range slices.Concat(files.Tools(nil, nil), turn.Tools(), more) {
 		spec := tool.Spec()
 		for _, input := range toolstest.Inputs(rng, tool, 4) {
 			check := func(input string) string {

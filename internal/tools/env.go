@@ -103,6 +103,11 @@ type Restrictions interface {
 	// Protection returns what an operator protects, beside the names that always
 	// are; nil where that is nothing.
 	Protection() Protection
+
+	// Denial returns what a program that reads the workspace for the call must not
+	// see: what nobody may read, and what a person would have to be asked about. It
+	// is nil where that is nothing.
+	Denial() Denial
 }
 
 // A Prohibition is what a rule that denies says.
@@ -180,6 +185,14 @@ func (e Env) Protection() Protection {
 		return nil
 	}
 	return e.Restrictions.Protection()
+}
+
+// Denial is [Restrictions.Denial].
+func (e Env) Denial() Denial {
+	if e.Restrictions == nil {
+		return nil
+	}
+	return e.Restrictions.Denial()
 }
 
 // Withheld is [Restrictions.Withheld] for a directory of ReadsTree.

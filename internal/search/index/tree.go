@@ -88,6 +88,7 @@ type File struct {
 	indexed bool   // its blocks are in a segment
 	young   bool   // when it was read, it could change once more without another time
 	version uint32 // counts what was read of it
+	stamp   uint64 // see Stamp
 	inode   *inode // by which it is followed, or nil
 
 	// open is the file, if it is kept open. Searches may set it; it is closed only
@@ -257,7 +258,7 @@ func (m *Tree) compare(n *Dir, changed bool) (enter []*Dir) {
 		case workspace.Regular:
 			f := files[e.Name]
 			if delete(files, e.Name); f == nil {
-				f = &File{Name: e.Name, Path: e.Path, dir: n}
+				f = &File{Name: e.Name, Path: e.Path, dir: n, stamp: stamps.Add(1)}
 				m.nodes++
 				m.dirtyFiles[f] = true
 			}
@@ -367,6 +368,7 @@ func (m *Tree) drop(f *File) {
 	m.tighten(f)
 	f.Text, f.Length, f.Binary, f.indexed = nil, 0, false, false
 	f.version++
+	f.stamp = stamps.Add(1)
 	delete(m.unsure, f)
 	delete(m.dirtyFiles, f)
 }
@@ -489,6 +491,14 @@ func (m *Tree) findWriters(ctx context.Context, texts bool) (checked bool, err e
 	list := m.suspects(texts, -1)
 	return missed.rules || len(list) > 0, m.checkAll(ctx, list)
 }
+
+// stamps are how many were given.
+var stamps atomic.Uint64
+
+// Stamp stands for what was read of a file: whoever has seen the text of a stamp
+// need not read it again while the file has it. It is never 0. A file that is
+// [Tree.Unsure] may have another text with the same stamp.
+func (f *File) Stamp() uint64 { return f.stamp }
 
 // Unsure reports whether a file may have another text and another time than is
 // known: it is read whenever it is needed.

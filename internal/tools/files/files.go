@@ -5,15 +5,18 @@
 // workspace. One room per tool.
 package files
 
-import "github.com/toolserver/toolserver/internal/tools"
+import (
+	"github.com/toolserver/toolserver/internal/syntax"
+	"github.com/toolserver/toolserver/internal/tools"
+)
 
 // category is the family's name in specs.
 const category = "files"
 
-// Tools returns the family. Without documents PDF cannot be read.
-func Tools(documents Documents) []tools.Tool {
+// Tools returns the family. Without documents PDF cannot be read; outlines may be nil.
+func Tools(documents Documents, outlines *syntax.Pool) []tools.Tool {
 	return []tools.Tool{
-		Read(documents),
+		Read(documents, outlines),
 		Write(),
 		Edit(),
 		MultiEdit(),

@@ -11,7 +11,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	for _, tool := range files.Tools(nil) {
+	for _, tool := range files.Tools(nil, nil) {
 		t.Run(tool.Spec().Name, func(t *testing.T) { toolstest.Test(t, tool) })
 	}
 }

@@ -4,11 +4,14 @@
 package files
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -60,9 +63,9 @@ type outlineEntry struct {
 	text        string
 }
 
-// readOutline shows what is in a file, and where.
-func readOutline(view *tools.View, op readOp, room int) ([]tools.Content, any, error) {
-	if !outlined(op.Path) {
+// outline shows what is in a file, and where.
+func (r *reader) outline(ctx context.Context, view *tools.View, op readOp, room int) ([]tools.Content, any, error) {
+	if !outlined(op.Path) && !(r.outlines.Available() && syntax.Known(op.Path)) {
 		return nil, nil, tools.Failf("no_outline", "There is no outline of files like %s. Read its lines.", op.Path)
 	}
 	text, file, err := wholeText(view, op.Path)
@@ -76,7 +79,7 @@ func readOutline(view *tools.View, op readOp, room int) ([]tools.Content, any, e
 	var b strings.Builder
 	fmt.Fprintf(&b, "(%s has %s, %s. This is its outline: read a part with offset and limit, or all lines with mode lines.)\n",
 		plain(op.Path), plural(lines, "line"), plural(len(file.Data), "byte"))
-	entries := outlineOf(op.Path, text)
+	entries := r.entries(ctx, view, op.Path, text)
 	for i, e := range entries {
 		if i == maxEntries || b.Len()+len(e.text) > room-maxMark {
 			fmt.Fprintf(&b, "(and %d more)\n", len(entries)-i)
@@ -95,11 +98,36 @@ func readOutline(view *tools.View, op readOp, room int) ([]tools.Content, any, e
 	return []tools.Content{tools.Text(visible(b.String()))}, details, nil
 }
 
+// entries returns the outline of a file by its syntax or, where that cannot be known,
+// by how its lines begin.
+func (r *reader) entries(ctx context.Context, view *tools.View, name, text string) []outlineEntry {
+	if !r.outlines.Available() || !syntax.Known(name) {
+		return outlineOf(name, text)
+	}
+	o, err := r.outlines.Engine(view.Workspace).Outline(ctx, name, []byte(text))
+	if err != nil {
+		return outlineOf(name, text)
+	}
+	var entries []outlineEntry
+	for _, s := range o.Symbols {
+		entries = append(entries, outlineEntry{s.Line, s.EndLine, strings.Repeat("  ", s.Depth) + cmp.Or(s.Signature, s.Name)})
+	}
+	if o.Flawed { // what does not parse may have swallowed some
+		if lines := outlineOf(name, text); len(lines) > len(entries) {
+			return lines
+		}
+	}
+	return entries
+}
+
 func outlineOf(name, text string) []outlineEntry {
 	if filepath.Ext(name) == ".go" {
 		return goOutline(text)
 	}
-	return headLines(headOf(name), text)
+	if head := headOf(name); head != nil {
+		return headLines(head, text)
+	}
+	return nil
 }
 
 // headLines returns the lines that begin something.

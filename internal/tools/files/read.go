@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -92,9 +93,9 @@ func (in readInput) all() []readOp {
 }
 
 // Read returns the tool that shows what is in files. Without documents it
-// refuses PDF.
-func Read(documents Documents) tools.Tool {
-	r := reader{documents: documents, decoding: make(chan struct{}, maxDecoding)}
+// refuses PDF; without outlines, which may be nil, it knows fewer languages.
+func Read(documents Documents, outlines *syntax.Pool) tools.Tool {
+	r := reader{documents: documents, outlines: outlines, decoding: make(chan struct{}, maxDecoding)}
 	return tools.New(
 		tools.Spec{
 			Name:            "read_file",

@@ -18,12 +18,14 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // reader shows files by what they are.
 type reader struct {
+	outlines  *syntax.Pool  // may be nil
 	documents Documents     // nil: there is nobody to read them
 	decoding  chan struct{} // images and PDF documents that are decoded now
 	sink      tools.Sink    // of the call
@@ -138,7 +140,7 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 		buffer.Reset(nil)
 		buffers.Put(buffer)
 	}()
-	mode, err := modeOf(buffer, op, size, room)
+	mode, err := r.modeOf(buffer, op, size, room)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,7 +158,7 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	case "notebook":
 		return readNotebook(view, op, room)
 	case "outline":
-		return readOutline(view, op, room)
+		return r.outline(ctx, view, op, room)
 	}
 	if size <= maxHashed || hashed && size <= maxEdited {
 		h.begin(buffer)
@@ -214,11 +216,11 @@ func isDirectory(view *tools.View) bool {
 }
 
 // modeOf tells how a file is shown.
-func modeOf(r *bufio.Reader, op readOp, size int64, room int) (string, error) {
+func (r *reader) modeOf(buffer *bufio.Reader, op readOp, size int64, room int) (string, error) {
 	if op.Mode != "" && op.Mode != "auto" {
 		return op.Mode, nil
 	}
-	head, err := r.Peek(512)
+	head, err := buffer.Peek(512)
 	if err != nil && err != io.EOF {
 		return "", err
 	}
@@ -230,7 +232,7 @@ func modeOf(r *bufio.Reader, op readOp, size int64, room int) (string, error) {
 		return "pdf", nil
 	case filepath.Ext(op.Path) == ".ipynb" && size > 0 && size <= maxEdited:
 		return "notebook", nil
-	case op.Offset == 0 && op.Limit == 0 && op.Column == 0 && size > int64(room) && size <= maxOutlined && outlined(op.Path):
+	case op.Offset == 0 && op.Limit == 0 && op.Column == 0 && size > int64(room) && size <= maxOutlined && (outlined(op.Path) || r.outlines.Available() && syntax.IsCode(op.Path)):
 		return "outline", nil
 	}
 	return "lines", nil

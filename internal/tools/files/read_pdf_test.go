@@ -89,15 +89,15 @@ func TestReadPDF(t *testing.T) {
 		}
 	}
 	for _, pages := range []string{"0", "x", "-3", "3-1", "1,,2", "2,1", "1-,5", "1-3,3", "1.5", "+1", " ", ",", "99999999999999999999", "1-2-3"} {
-		_, err := files.Read(pdftest.Documents{}).Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"`+pages+`"}`))
+		_, err := files.Read(pdftest.Documents{}, nil).Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"`+pages+`"}`))
 		if err == nil || !strings.Contains(err.Error(), `such as "3", "1-5,9" or "20-"`) {
 			t.Errorf("pages %q: %v", pages, err)
 		}
 	}
-	if _, err := files.Read(pdftest.Documents{}).Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"1","limit":5}`)); err == nil || !strings.Contains(err.Error(), "takes the place of offset and limit") {
+	if _, err := files.Read(pdftest.Documents{}, nil).Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"1","limit":5}`)); err == nil || !strings.Contains(err.Error(), "takes the place of offset and limit") {
 		t.Error(err)
 	}
-	result, _, err := toolstest.Run(t, files.Read(pdftest.Documents{}), env, `{"path":"five.pdf","pages":"3-4"}`)
+	result, _, err := toolstest.Run(t, files.Read(pdftest.Documents{}, nil), env, `{"path":"five.pdf","pages":"3-4"}`)
 	if want := `{"path":"five.pdf","pages":5,"shown_pages":2,"unknown_characters":1,"pages_of_images":1}`; err != nil || string(result.Details) != want {
 		t.Errorf("details %s, %v", result.Details, err)
 	}
@@ -159,13 +159,13 @@ func TestReadPDFBomb(t *testing.T) {
 
 func TestReadPDFStops(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"long.pdf": pdfOf(strings.Repeat("q Q ", 2_000_000))})
-	toolstest.StopsSoon(t, files.Read(pdftest.Documents{}), `{"path":"long.pdf"}`, env)
+	toolstest.StopsSoon(t, files.Read(pdftest.Documents{}, nil), `{"path":"long.pdf"}`, env)
 }
 
 // TestReadPDFAsImages shows pages as images, a few in each answer.
 func TestReadPDFAsImages(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"six.pdf": pdfOf(pdfLine("1"), pdfLine("2"), pdfLine("3"), pdfLine("4"), pdfLine("5"), pdfLine("6"))})
-	result, _, err := toolstest.Run(t, files.Read(pdftest.Documents{}), env, `{"path":"six.pdf","mode":"image"}`)
+	result, _, err := toolstest.Run(t, files.Read(pdftest.Documents{}, nil), env, `{"path":"six.pdf","mode":"image"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func (n newMachine) Read(ctx context.Context, file *os.File, request pdf.Request
 // TestReadPDFPreparing: the first document of a machine takes seconds, and says so.
 func TestReadPDFPreparing(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"one.pdf": pdfOf(pdfLine("one"))})
-	_, reports, err := toolstest.Run(t, files.Read(newMachine{}), env, `{"path":"one.pdf"}`)
+	_, reports, err := toolstest.Run(t, files.Read(newMachine{}, nil), env, `{"path":"one.pdf"}`)
 	if err != nil || len(reports) != 1 || !strings.Contains(reports[0].(tools.Progress).Message, "preparing the PDF reader") {
 		t.Errorf("told %v, %v", reports, err)
 	}
@@ -205,7 +205,7 @@ func TestPageAsNumber(t *testing.T) {
 		`{"operations":[{"path":"a.pdf","pages": 12}]}`: `{"operations":[{"path":"a.pdf","pages": "12"}]}`,
 		`{"path":"a.pdf","pages":1.5}`:                  `{"path":"a.pdf","pages":1.5}`,
 	} {
-		if got := string(tools.Settle(files.Read(nil), []byte(input))); got != want {
+		if got := string(tools.Settle(files.Read(nil, nil), []byte(input))); got != want {
 			t.Errorf("%s becomes %s", input, got)
 		}
 	}

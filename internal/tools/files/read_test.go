@@ -90,7 +90,7 @@ func unquoted(t *testing.T, file txtar.File) (name, text string) {
 // read returns what a call of read_file answers, in the form of a script.
 func read(t *testing.T, env tools.Env, input string) string {
 	t.Helper()
-	result, _, err := toolstest.Run(t, files.Read(nil), env, input)
+	result, _, err := toolstest.Run(t, files.Read(nil, nil), env, input)
 	if failure, ok := errors.AsType[*tools.Failure](err); ok {
 		return failure.Code + "\n" + failure.Message + "\n"
 	}
@@ -273,7 +273,7 @@ func TestReadPages(t *testing.T) {
 	// Following the notes shows every line once, in pages of a bounded size.
 	next, pages := 1, 0
 	for more := true; more; pages++ {
-		result, _, err := toolstest.Run(t, files.Read(nil), env, fmt.Sprintf(`{"path":"f","offset":%d,"limit":100000}`, next))
+		result, _, err := toolstest.Run(t, files.Read(nil, nil), env, fmt.Sprintf(`{"path":"f","offset":%d,"limit":100000}`, next))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +298,7 @@ func TestReadPages(t *testing.T) {
 
 func TestReadDetails(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"dir/f": "\xEF\xBB\xBFa\r\nb\xff\nc\n"})
-	result, reports, err := toolstest.Run(t, files.Read(nil), env, `{"path":"./dir//f","offset":1,"limit":2}`)
+	result, reports, err := toolstest.Run(t, files.Read(nil, nil), env, `{"path":"./dir//f","offset":1,"limit":2}`)
 	if err != nil || len(reports) != 0 {
 		t.Fatal(err, reports)
 	}
@@ -317,7 +317,7 @@ func TestReadEffects(t *testing.T) {
 		{"../a.txt", filepath.Dir(env.Workspace.Dir()) + "/a.txt"},
 		{"/etc/passwd", "/etc/passwd"},
 	} {
-		call, err := files.Read(nil).Decode(env, json.RawMessage(`{"path":"`+test.path+`"}`))
+		call, err := files.Read(nil, nil).Decode(env, json.RawMessage(`{"path":"`+test.path+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +336,7 @@ func TestReadStops(t *testing.T) {
 		t.Skipf("no sparse files here: %v", err)
 	}
 	for _, input := range []string{`{"path":"endless"}`, `{"path":"endless","offset":-1}`, `{"path":"endless","offset":2}`} {
-		toolstest.StopsSoon(t, files.Read(nil), input, env)
+		toolstest.StopsSoon(t, files.Read(nil, nil), input, env)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestReadStopsHalfWay(t *testing.T) {
 	for _, input := range []string{`{"path":"f","offset":400000}`, `{"path":"f","offset":-5}`} {
 		// The call looks at its context now and then: let it live for a few looks.
 		ctx := &fewChecks{Context: t.Context(), left: 3}
-		call, err := files.Read(nil).Decode(env, json.RawMessage(input))
+		call, err := files.Read(nil, nil).Decode(env, json.RawMessage(input))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func tool(t *testing.T, name string) tools.Tool {
 }
 
 func byName(name string) tools.Tool {
-	for _, tool := range files.Tools(pdftest.Documents{}) {
+	for _, tool := range files.Tools(pdftest.Documents{}, nil) {
 		if tool.Spec().Name == name {
 			return tool
 		}

@@ -21,7 +21,12 @@ type Restrictions struct {
 
 	// Own is what an operator protects; empty: nothing.
 	Own Own
+
+	// Denied is what programs must not see.
+	Denied tools.Denial
 }
+
+func (g Restrictions) Denial() tools.Denial { return g.Denied }
 
 // Own is a path that an operator protects.
 type Own string

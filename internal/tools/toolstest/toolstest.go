@@ -441,7 +441,7 @@ func (r *Recorder) Reports() []tools.Report {
 
 // Env returns a place to run calls in: a new workspace with these files, by
 // slash-separated name.
-func Env(t *testing.T, files map[string]string) tools.Env {
+func Env(t testing.TB, files map[string]string) tools.Env {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {

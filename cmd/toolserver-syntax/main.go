@@ -1,0 +1,145 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command toolserver-syntax parses programs with tree-sitter for toolserver,
+// which starts it in the sandbox: it sees no files, and may crash. It is a module
+// of its own since it is the only part that needs a C compiler.
+//
+// It answers requests on standard input one after another until that ends. A
+// message is its length in four bytes and a body; all numbers are little-endian.
+//
+//	request  op, length of the language's name, the name; for a parse then: the most
+//	         nodes that are wanted (4), the text
+//	answer   0 and what was asked for; or 1 and why not
+//
+// Op 'k' asks for the kinds of nodes and the fields of a language: JSON. Op 'p'
+// asks for the nodes of a text in preorder, see syntax_node in parse.h. Which
+// nodes are symbols or match a pattern is the server's to know.
+package main
+
+// #include "parse.h"
+// #include <stdlib.h>
+import "C"
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"unsafe"
+
+	sitter "github.com/tree-sitter/go-tree-sitter"
+)
+
+// maxRequest is how long a request may be.
+const maxRequest = 64 << 20
+
+func main() {
+	// One thread parses. Its priority is that of the program.
+	runtime.LockOSThread()
+	if len(os.Args) > 1 && os.Args[1] == "background" {
+		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19) // it only takes longer for others
+	}
+	if err := serve(bufio.NewReaderSize(os.Stdin, 64<<10), os.Stdout); err != nil && !errors.Is(err, io.EOF) {
+		fmt.Fprintln(os.Stderr, "toolserver-syntax is started by toolserver:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(in io.Reader, out io.Writer) error {
+	var length [4]byte
+	var request []byte
+	for {
+		if _, err := io.ReadFull(in, length[:]); err != nil {
+			return err
+		}
+		n := binary.LittleEndian.Uint32(length[:])
+		if n > maxRequest {
+			return fmt.Errorf("a request of %d bytes", n)
+		}
+		if cap(request) < int(n) || cap(request) > 4<<20 {
+			request = make([]byte, n)
+		}
+		request = request[:n]
+		if _, err := io.ReadFull(in, request); err != nil {
+			return err
+		}
+		if err := answer(request, out); err != nil {
+			return err
+		}
+		if n > 4<<20 {
+			debug.FreeOSMemory()
+		}
+	}
+}
+
+// answer answers one request. The error is that of writing.
+func answer(request []byte, out io.Writer) error {
+	if len(request) < 2 || len(request) < 2+int(request[1]) {
+		return errors.New("a request that is too short")
+	}
+	name, rest := string(request[2:2+request[1]]), request[2+request[1]:]
+	grammar, ok := grammars[name]
+	if !ok {
+		return refuse(out, "there is no grammar of "+name)
+	}
+	switch request[0] {
+	case 'k':
+		return describe(sitter.NewLanguage(grammar()), out)
+	case 'p':
+		return parse(grammar(), rest, out)
+	}
+	return refuse(out, fmt.Sprintf("there is no operation %q", request[0]))
+}
+
+func parse(language unsafe.Pointer, rest []byte, out io.Writer) error {
+	if len(rest) < 4 {
+		return refuse(out, "a request that is too short")
+	}
+	most := binary.LittleEndian.Uint32(rest)
+	text := append(rest[4:], 0) // so that it has an address
+	var nodes C.uint32_t
+	list := C.syntax_parse(language, (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.uint32_t(len(text)-1), C.uint32_t(most), &nodes)
+	if list == nil {
+		return refuse(out, fmt.Sprintf("its tree has more than %d nodes", most))
+	}
+	defer C.free(unsafe.Pointer(list))
+	return send(out, unsafe.Slice((*byte)(unsafe.Pointer(list)), int(nodes)*int(unsafe.Sizeof(*list))))
+}
+
+// describe tells the kinds and fields of a language, by their numbers.
+func describe(l *sitter.Language, out io.Writer) error {
+	var kinds, fields []string
+	for i := range l.NodeKindCount() {
+		kinds = append(kinds, l.NodeKindForId(uint16(i)))
+	}
+	for i := range l.FieldCount() + 1 {
+		fields = append(fields, l.FieldNameForId(uint16(i)))
+	}
+	body, err := json.Marshal(map[string][]string{"kinds": kinds, "fields": fields})
+	if err != nil {
+		return err
+	}
+	return send(out, body)
+}
+
+func send(out io.Writer, body []byte) error {
+	head := append(binary.LittleEndian.AppendUint32(nil, uint32(len(body)+1)), 0)
+	if _, err := out.Write(head); err != nil {
+		return err
+	}
+	_, err := out.Write(body)
+	return err
+}
+
+func refuse(out io.Writer, why string) error {
+	head := append(binary.LittleEndian.AppendUint32(nil, uint32(len(why)+1)), 1)
+	_, err := out.Write(append(head, why...))
+	return err
+}

@@ -1,0 +1,201 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lsp asks language servers about code: where a name is defined and used, what is
+// wrong with a text, what a change would break, and what a rename would write. A server is
+// started when it is first asked, in the sandbox of the session, for one language, and
+// ended with the session or when nobody asks it. It reads what the session may read, has no
+// network, and writes nothing but its own temporary directory: what it would change comes
+// back as an [Edit], which is applied like any other edit.
+//
+// Positions are lines and columns in characters, both from one, whatever a server counts in.
+//
+// Locks: that of a [Set] is held to find a session, and no other is taken meanwhile. That of
+// a slot is held while its server starts. Of a server, questions holds off what changes
+// texts for a question, and mu guards what it was told; mu is taken last.
+package lsp
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/size"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Config is the section "code" of the configuration. Zero fields take the defaults named.
+type Config struct {
+	Servers []Server      `yaml:"servers"` // beside Defaults, which those of the same name replace
+	Idle    time.Duration `yaml:"idle"`    // after which a server that nobody asks is ended; 10 minutes
+	Memory  size.Bytes    `yaml:"memory"`  // of all processes of a server; 2 GiB
+	Timeout time.Duration `yaml:"timeout"` // of one answer; 1 minute
+}
+
+// WithDefaults returns c with its zero fields filled in.
+func (c Config) WithDefaults() Config {
+	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
+	c.Memory = cmp.Or(c.Memory, 2<<30)
+	c.Timeout = cmp.Or(c.Timeout, time.Minute)
+	return c
+}
+
+// table returns the servers that there may be: those of the operator first.
+func (c Config) table() []Server {
+	list := slices.Clone(c.Servers)
+	for _, d := range Defaults() {
+		if !slices.ContainsFunc(list, func(s Server) bool { return s.Name == d.Name }) {
+			list = append(list, d)
+		}
+	}
+	return slices.DeleteFunc(list, func(s Server) bool { return s.Off })
+}
+
+// A Set has the language servers of all sessions. Its methods are safe for concurrent use.
+type Set struct {
+	runners *command.Runners
+	config  Config
+	table   []Server
+
+	mu       sync.Mutex
+	sessions map[tools.Session]*place
+}
+
+// New returns a set without servers, which runners run.
+func New(runners *command.Runners, config Config) *Set {
+	config = config.WithDefaults()
+	return &Set{runners: runners, config: config, table: config.table(), sessions: make(map[tools.Session]*place)}
+}
+
+// place is what one session has.
+type place struct {
+	set    *Set
+	runner *command.Runner
+	env    tools.Env // of the call that came first: its session and workspace
+	files  *tracker
+
+	mu    sync.Mutex
+	ended bool
+	slots []*slot
+}
+
+// maxServers is how many servers of a session run at once.
+const maxServers = 4
+
+var (
+	errHalted = errors.New("an operator stopped it")
+	errIdle   = errors.New("nobody asked it for a long time")
+	errOthers = errors.New("other language servers were needed")
+)
+
+// placeOf returns what the session of a call has, which ends with the session.
+func (s *Set) placeOf(env tools.Env) (*place, error) {
+	runner, err := s.runners.Of(env)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.sessions[env.Session]
+	if at == nil {
+		at = &place{set: s, runner: runner, env: env, files: newTracker(env.Workspace)}
+		if !runner.BeforeClose(func() { s.end(env.Session, at) }) {
+			return nil, command.ErrSessionEnds
+		}
+		s.sessions[env.Session] = at
+	}
+	return at, nil
+}
+
+// end ends what a session has. No call uses it any more.
+func (s *Set) end(of tools.Session, at *place) {
+	s.mu.Lock()
+	delete(s.sessions, of)
+	s.mu.Unlock()
+	at.mu.Lock()
+	at.ended = true
+	at.mu.Unlock()
+	at.stop("", command.ErrSessionEnds)
+	at.files.close()
+}
+
+// Halt ends the language servers of a session, which goes on, and returns how many there
+// were. With a user, it ends those that were asked for that user.
+func (s *Set) Halt(of tools.Session, user string) int {
+	s.mu.Lock()
+	at := s.sessions[of]
+	s.mu.Unlock()
+	if at == nil {
+		return 0
+	}
+	return at.stop(user, errHalted)
+}
+
+// Running returns how many language servers a session has.
+func (s *Set) Running(of tools.Session) (n int) {
+	s.mu.Lock()
+	at := s.sessions[of]
+	s.mu.Unlock()
+	if at == nil {
+		return 0
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	for _, slot := range at.slots {
+		if slot.current() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// stop ends the servers of a session, or those of a user, and returns how many there were.
+func (p *place) stop(user string, cause error) (n int) {
+	p.mu.Lock()
+	list := slices.Clone(p.slots)
+	p.mu.Unlock()
+	for _, at := range list {
+		if at.halt(user, cause) {
+			n++
+		}
+	}
+	return n
+}
+
+// slotOf returns the slot of a server for what a call may read.
+func (p *place) slotOf(server *Server, program string, env tools.Env) *slot {
+	deny := env.Denial()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.slots {
+		if at.server.Name == server.Name && at.deny == deny {
+			return at
+		}
+	}
+	at := &slot{place: p, server: server, program: program, deny: deny, starting: make(chan struct{}, 1)}
+	p.slots = append(p.slots, at)
+	return at
+}
+
+// makeRoom ends the server that was asked longest ago, if there are as many as may be.
+func (p *place) makeRoom(but *slot) {
+	p.mu.Lock()
+	list := slices.Clone(p.slots)
+	p.mu.Unlock()
+	var oldest *slot
+	running := 0
+	for _, at := range list {
+		if at == but || at.current() == nil {
+			continue
+		}
+		if running++; oldest == nil || at.asked().Before(oldest.asked()) {
+			oldest = at
+		}
+	}
+	if running >= maxServers {
+		oldest.halt("", errOthers)
+	}
+}

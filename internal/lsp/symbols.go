@@ -1,0 +1,348 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lsp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.lsp.dev/protocol"
+
+	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// A Symbol is something in code that has a name.
+type Symbol struct {
+	Name        string
+	Kind        string // such as "function"
+	Container   string // what it is in, where that is known
+	Detail      string // such as its type
+	Location           // of its name
+	Begin, Last int    // the lines of all of it, where they are known
+	Depth       int    // how many symbols it is in
+}
+
+// Symbols are several.
+type Symbols struct {
+	About
+	List []Symbol
+	More int // how many were left out
+}
+
+// Bounds of answers.
+const (
+	maxSymbols    = 5000
+	maxCandidates = 20
+)
+
+// kinds are the names of what [protocol.SymbolKind] counts, from one.
+var kinds = []string{
+	"file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum", "interface", "function",
+	"variable", "constant", "string", "number", "boolean", "array", "object", "key", "null", "enum member", "struct", "event", "operator", "type parameter",
+}
+
+func kindOf(k protocol.SymbolKind) string {
+	if i := int(k) - 1; i >= 0 && i < len(kinds) {
+		return kinds[i]
+	}
+	return "symbol"
+}
+
+// DocumentSymbols returns what is in a file, in its order.
+func (a *Asker) DocumentSymbols(ctx context.Context, path string) (*Symbols, error) {
+	var s Symbols
+	about, err := a.ask(ctx, path, func(q *question) error {
+		path, err := q.inside(path)
+		if err != nil {
+			return err
+		}
+		d, err := q.open(q.ctx, path)
+		if err != nil {
+			return err
+		}
+		s.List, err = q.symbolsIn(&d)
+		return err
+	})
+	s.About = about
+	return &s, err
+}
+
+func (q *question) symbolsIn(d *document) ([]Symbol, error) {
+	if q.can.DocumentSymbolProvider == nil {
+		return nil, q.cannot("tell what is in a file")
+	}
+	at := q.uri(d.path)
+	result, err := within(q, func(ctx context.Context) (protocol.DocumentSymbolResult, error) {
+		return q.remote.DocumentSymbol(ctx, &protocol.DocumentSymbolParams{TextDocument: protocol.TextDocumentIdentifier{URI: at}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []Symbol
+	switch result := result.(type) {
+	case protocol.SymbolInformationSlice:
+		for _, s := range result[:min(len(result), maxSymbols)] {
+			if l, ok := q.location(at, s.Location.Range); ok {
+				list = append(list, Symbol{Name: s.Name, Kind: kindOf(s.Kind), Container: value(s.ContainerName), Location: l, Begin: l.Line, Last: l.EndLine})
+			}
+		}
+	case protocol.DocumentSymbolSlice:
+		var add func(all []protocol.DocumentSymbol, container string, depth int)
+		add = func(all []protocol.DocumentSymbol, container string, depth int) {
+			for _, s := range all {
+				if len(list) == maxSymbols || depth > 100 {
+					return
+				}
+				l, _ := q.location(at, s.SelectionRange)
+				whole, _ := q.location(at, s.Range)
+				list = append(list, Symbol{Name: s.Name, Kind: kindOf(s.Kind), Container: container, Detail: clip(value(s.Detail)), Location: l, Begin: whole.Line, Last: whole.EndLine, Depth: depth})
+				add(s.Children, s.Name, depth+1)
+			}
+		}
+		add(result, "", 0)
+	}
+	return list, nil
+}
+
+// WorkspaceSymbols returns the symbols of the workspace that a server finds for a name, in
+// the language of a path such as "x.go", or in those that the workspace has most files of.
+func (a *Asker) WorkspaceSymbols(ctx context.Context, name, like string) (*Symbols, error) {
+	servers, err := a.serversLike(ctx, like)
+	if err != nil {
+		return nil, err
+	}
+	var s Symbols
+	var failed error
+	answered := 0
+	for _, server := range servers {
+		program, _ := a.set.runners.Find(server.Command[0])
+		var list []Symbol
+		about, err := a.askServer(ctx, server, program, func(q *question) (err error) {
+			list, err = q.symbolsNamed(name)
+			return err
+		})
+		if err != nil {
+			failed = err
+			continue
+		}
+		answered++
+		s.List = append(s.List, list...)
+		s.About.add(about)
+	}
+	if answered == 0 {
+		return nil, failed
+	}
+	if n := len(s.List); n > maxSymbols {
+		s.List, s.More = s.List[:maxSymbols], n-maxSymbols
+	}
+	return &s, nil
+}
+
+// add joins what is known of two answers.
+func (a *About) add(b About) {
+	join := func(x, y, by string) string { return strings.Trim(x+by+y, by) }
+	a.Server, a.Indexing = join(a.Server, b.Server, ", "), join(a.Indexing, b.Indexing, "; ")
+	a.Unwatched = a.Unwatched || b.Unwatched
+}
+
+// Bounds of finding out which languages a workspace has.
+const (
+	maxExamined = 20_000 // entries
+	maxAsked    = 3      // servers that are asked when no language is named
+)
+
+// serversLike returns the servers to ask: that of a path, or those of what the workspace has
+// most files of.
+func (a *Asker) serversLike(ctx context.Context, like string) ([]*Server, error) {
+	if like != "" {
+		server, _, err := a.set.serverFor(like)
+		return []*Server{server}, err
+	}
+	found := a.set.found()
+	count := make(map[*Server]int)
+	n := 0
+	_, err := a.env.Workspace.Walk(ctx, ".", maxExamined, func(e workspace.Entry) error {
+		if n++; n > maxExamined {
+			return errTooMany
+		}
+		if base := filepath.Base(e.Path); e.Mode.IsDir() && (strings.HasPrefix(base, ".") || slices.Contains(late, base)) {
+			return workspace.SkipDir
+		}
+		for _, server := range found {
+			if e.Mode.IsRegular() && server.languageOf(e.Path) != "" {
+				count[server]++
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errTooMany) {
+		return nil, err
+	}
+	list := slices.SortedStableFunc(maps.Keys(count), func(a, b *Server) int { return cmp.Or(count[b]-count[a], cmp.Compare(a.Name, b.Name)) })
+	if len(list) == 0 {
+		return nil, tools.Failf("no_language_server", "There is no language server for any file of the workspace. There are servers for %s; the operator installs others, and names them in code.servers if they are none of the known ones.", a.set.endings())
+	}
+	return list[:min(len(list), maxAsked)], nil
+}
+
+// resolve returns a target with a path, where it has a name alone.
+func (a *Asker) resolve(ctx context.Context, t Target) (Target, error) {
+	switch {
+	case t.Path != "":
+		return t, nil
+	case t.Symbol == "":
+		return t, tools.Failf("no_target", "The question is about nothing: give a path with a line and a column, or the name of a symbol.")
+	}
+	all, err := a.WorkspaceSymbols(ctx, lastPart(t.Symbol), "")
+	if err != nil {
+		return t, err
+	}
+	list := slices.DeleteFunc(all.List, func(s Symbol) bool { return filepath.IsAbs(s.Path) })
+	found, err := one(t.Symbol, list, "the workspace")
+	if err != nil {
+		return t, err
+	}
+	t = Target{Path: found.Path, Line: found.Line, Column: found.Column, Symbol: t.Symbol}
+	// Some servers tell where a declaration begins: its name is meant.
+	if column, err := columnOf(newText(found.Text), Target{Path: found.Path, Line: 1, Symbol: t.Symbol}); err == nil {
+		t.Column = column
+	}
+	t.Symbol = ""
+	return t, nil
+}
+
+func (q *question) symbolsNamed(name string) ([]Symbol, error) {
+	if q.can.WorkspaceSymbolProvider == nil {
+		return nil, q.cannot("look for symbols by name in a workspace")
+	}
+	result, err := within(q, func(ctx context.Context) (protocol.WorkspaceSymbolResult, error) {
+		return q.remote.Symbols(ctx, &protocol.WorkspaceSymbolParams{Query: name})
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []Symbol
+	add := func(s protocol.BaseSymbolInformation, at protocol.Location) {
+		if len(list) > maxSymbols {
+			return
+		}
+		if l, ok := q.location(at.URI, at.Range); ok {
+			list = append(list, Symbol{Name: s.Name, Kind: kindOf(s.Kind), Container: value(s.ContainerName), Location: l, Begin: l.Line, Last: l.EndLine})
+		}
+	}
+	switch result := result.(type) {
+	case protocol.SymbolInformationSlice:
+		for _, s := range result {
+			add(s.BaseSymbolInformation, s.Location)
+		}
+	case protocol.WorkspaceSymbolSlice:
+		for _, s := range result {
+			switch at := s.Location.(type) {
+			case *protocol.Location:
+				add(s.BaseSymbolInformation, *at)
+			case *protocol.LocationUriOnly:
+				add(s.BaseSymbolInformation, protocol.Location{URI: at.URI})
+			}
+		}
+	}
+	return list, nil
+}
+
+// namedIn returns the symbol of a file that has a name.
+func (q *question) namedIn(d *document, name string) (Symbol, error) {
+	list, err := q.symbolsIn(d)
+	if err != nil {
+		return Symbol{}, err
+	}
+	return one(name, list, d.path)
+}
+
+// one returns the one symbol that is meant by a name, which may be qualified.
+func one(name string, list []Symbol, where string) (Symbol, error) {
+	var found []Symbol
+	for _, s := range list {
+		if s.is(name) && !slices.ContainsFunc(found, func(o Symbol) bool { return o.Location == s.Location }) {
+			found = append(found, s)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		var names []string
+		for _, s := range list {
+			names = append(names, s.Name)
+		}
+		return Symbol{}, tools.Failf("no_such_symbol", "There is no symbol %s in %s. %s", name, where, tools.DidYouMean(nearest.Names(name, names), "Look for it by a part of its name, or give a path, a line and a column."))
+	}
+	lines := make([]string, 0, maxCandidates)
+	for _, s := range found[:min(len(found), maxCandidates)] {
+		lines = append(lines, fmt.Sprintf("%s: %s %s", s.Location, s.Kind, s.qualified()))
+	}
+	if n := len(found) - len(lines); n > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", n))
+	}
+	return Symbol{}, tools.Failf("ambiguous_symbol", "%s is the name of %d symbols in %s. Choose one by its path and line, or a qualified name:\n%s", name, len(found), where, strings.Join(lines, "\n"))
+}
+
+// is reports whether a symbol has a name, which may be qualified by what it is in.
+func (s Symbol) is(name string) bool {
+	plain := func(n string) string { return strings.NewReplacer("(", "", ")", "", "*", "").Replace(n) }
+	name = plain(name)
+	full := plain(s.Name)
+	if s.Container != "" {
+		full = plain(s.Container) + "." + full
+	}
+	return plain(s.Name) == name || full == name || strings.HasSuffix(full, "."+name)
+}
+
+func (s Symbol) qualified() string {
+	if s.Container == "" {
+		return s.Name
+	}
+	return s.Container + "." + s.Name
+}
+
+func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+// cannot says that a server has no such answers.
+func (q *question) cannot(what string) error {
+	return tools.Failf("not_supported", "%s does not %s.", q.server.Name, what)
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func isWord(r rune) bool { return r == '_' || r == '$' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+func firstRune(s string) rune {
+	r, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return ' '
+	}
+	return r
+}
+
+func lastRune(s string) rune {
+	r, size := utf8.DecodeLastRuneInString(s)
+	if size == 0 {
+		return ' '
+	}
+	return r
+}

@@ -1,0 +1,222 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lsp
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A Server is a language server of the operator's table. Nothing in a workspace can name
+// another program.
+type Server struct {
+	Name string `yaml:"name"`
+
+	// Command is the program, which is looked for where commands find programs, and
+	// its arguments.
+	Command []string `yaml:"command"`
+
+	// Languages are what it is asked about: names of the protocol, such as "go", with
+	// the endings or names of their files.
+	Languages map[string][]string `yaml:"languages"`
+
+	// Env is what it has in its environment besides. Settings are what it is told when
+	// it asks for its configuration, Options when it begins.
+	Env      []string       `yaml:"env"`
+	Settings map[string]any `yaml:"settings"`
+	Options  map[string]any `yaml:"options"`
+
+	// Off leaves one of Defaults out.
+	Off bool `yaml:"off"`
+}
+
+// Defaults returns the servers that are used where their programs are found.
+func Defaults() []Server {
+	return []Server{
+		{
+			Name: "gopls", Command: []string{"gopls"},
+			Languages: map[string][]string{"go": {".go"}, "go.mod": {"go.mod"}, "go.work": {"go.work"}},
+			// It tells when it has told all that is wrong, and tells it at once.
+			Settings: map[string]any{"gopls": map[string]any{"verboseWorkDoneProgress": true, "diagnosticsDelay": "0s", "diagnosticsTrigger": "Edit", "linkTarget": ""}},
+		},
+		{
+			Name: "typescript-language-server", Command: []string{"typescript-language-server", "--stdio"},
+			Languages: map[string][]string{
+				"typescript": {".ts", ".mts", ".cts"}, "typescriptreact": {".tsx"},
+				"javascript": {".js", ".mjs", ".cjs"}, "javascriptreact": {".jsx"},
+			},
+			// A second server for syntax would answer what it knows while the first still reads.
+			Options: map[string]any{"disableAutomaticTypingAcquisition": true, "tsserver": map[string]any{"useSyntaxServer": "never"}},
+		},
+		{
+			Name: "pyright", Command: []string{"pyright-langserver", "--stdio"},
+			Languages: map[string][]string{"python": {".py", ".pyi"}},
+		},
+		{
+			Name: "rust-analyzer", Command: []string{"rust-analyzer"},
+			Languages: map[string][]string{"rust": {".rs"}},
+			// A check would build, which is to write, and run what the workspace says.
+			Options: map[string]any{"checkOnSave": false, "cargo": map[string]any{"buildScripts": map[string]any{"enable": false}}, "procMacro": map[string]any{"enable": false}},
+		},
+		{
+			Name: "clangd", Command: []string{"clangd", "--background-index=false"},
+			Languages: map[string][]string{"c": {".c", ".h"}, "cpp": {".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"}},
+		},
+		{
+			Name: "jdtls", Command: []string{"jdtls"},
+			Languages: map[string][]string{"java": {".java"}},
+		},
+		{
+			Name: "bash-language-server", Command: []string{"bash-language-server", "start"},
+			Languages: map[string][]string{"shellscript": {".sh", ".bash"}},
+		},
+	}
+}
+
+// Check finds what is wrong with the table of an operator.
+func (c Config) Check(fault func(key, format string, args ...any)) {
+	seen := make(map[string]bool)
+	for i, s := range c.Servers {
+		key := fmt.Sprintf("code.servers[%d]", i)
+		known := slices.ContainsFunc(Defaults(), func(d Server) bool { return d.Name == s.Name })
+		switch {
+		case s.Name == "":
+			fault(key+".name", "it is missing")
+		case seen[s.Name]:
+			fault(key+".name", "there are two servers %s", s.Name)
+		}
+		seen[s.Name] = true
+		if s.Off {
+			if !known {
+				fault(key+".off", "there is no server %s that could be left out", s.Name)
+			}
+			continue
+		}
+		switch {
+		case len(s.Command) == 0 || s.Command[0] == "":
+			fault(key+".command", "it is missing: name the program, and its arguments")
+		}
+		if len(s.Languages) == 0 {
+			fault(key+".languages", "none is named: write such as {go: [.go]}")
+		}
+		for language, names := range s.Languages {
+			if len(names) == 0 || slices.Contains(names, "") {
+				fault(key+".languages."+language, "want endings of files, such as [.go]")
+			}
+		}
+		if _, err := json.Marshal([]any{s.Settings, s.Options}); err != nil {
+			fault(key+".settings", "%v", err)
+		}
+	}
+}
+
+// languageOf returns the name of the language of a file; "" where the server is not asked
+// about it.
+func (s *Server) languageOf(path string) string {
+	base := filepath.Base(path)
+	for _, language := range slices.Sorted(maps.Keys(s.Languages)) {
+		for _, name := range s.Languages[language] {
+			if base == name || strings.HasPrefix(name, ".") && strings.HasSuffix(base, name) && base != name {
+				return language
+			}
+		}
+	}
+	return ""
+}
+
+// serverFor returns the server of a file, and its program.
+func (s *Set) serverFor(path string) (server *Server, program string, err error) {
+	var missing []string
+	for i := range s.table {
+		server := &s.table[i]
+		if server.languageOf(path) == "" {
+			continue
+		}
+		if program, ok := s.runners.Find(server.Command[0]); ok {
+			return server, program, nil
+		}
+		missing = append(missing, fmt.Sprintf("%s is not here: %s", server.Name, command.NoProgram(server.Command[0])))
+	}
+	if len(missing) > 0 {
+		return nil, "", tools.Failf("no_language_server", "There is no language server for %s. %s.", path, strings.Join(missing, "; "))
+	}
+	return nil, "", tools.Failf("no_language_server", "There is no language server for %s: none is known for files of that kind. There are servers for %s; the operator adds others to code.servers.", path, s.endings())
+}
+
+// Handles reports whether there is a language server for a file.
+func (s *Set) Handles(path string) bool {
+	_, _, err := s.serverFor(path)
+	return err == nil
+}
+
+// found returns the servers whose programs are here, by name.
+func (s *Set) found() (list []*Server) {
+	for i := range s.table {
+		if _, ok := s.runners.Find(s.table[i].Command[0]); ok {
+			list = append(list, &s.table[i])
+		}
+	}
+	return list
+}
+
+// endings tells what the servers that are here are asked about.
+func (s *Set) endings() string {
+	var all []string
+	for _, server := range s.found() {
+		for _, language := range slices.Sorted(maps.Keys(server.Languages)) {
+			all = append(all, server.Languages[language]...)
+		}
+	}
+	if len(all) == 0 {
+		return "nothing"
+	}
+	return strings.Join(all, ", ")
+}
+
+// options returns what a server is told when it begins. The TypeScript beside its server
+// is used, and not that of a workspace: that would be a program which the workspace names.
+func (s *Server) options(program string) map[string]any {
+	own, _ := s.Options["tsserver"].(map[string]any)
+	real, err := filepath.EvalSymlinks(program)
+	if s.Name != "typescript-language-server" || own["path"] != nil || err != nil {
+		return s.Options
+	}
+	beside := filepath.Join(filepath.Dir(real), "..", "..", "typescript", "lib", "tsserver.js")
+	if _, err := os.Stat(beside); err != nil {
+		return s.Options
+	}
+	options := map[string]any{"tsserver": map[string]any{"path": beside}}
+	maps.Copy(options["tsserver"].(map[string]any), own)
+	for name, value := range s.Options {
+		if name != "tsserver" {
+			options[name] = value
+		}
+	}
+	return options
+}
+
+// section returns the part of the settings that a server asks for by a dotted name; nil
+// where there is none.
+func (s *Server) section(name string) any {
+	var value any = s.Settings
+	for part := range strings.SplitSeq(name, ".") {
+		if part == "" {
+			continue
+		}
+		object, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = object[part]
+	}
+	return value
+}

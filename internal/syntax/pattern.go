@@ -1,0 +1,429 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package syntax
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// A pattern is code with metavariables: $A is one node, and the same one wherever
+// it stands; $_ is any; $$$A and $$$ are any number of nodes in a row.
+type pattern struct {
+	language *language
+	nodes    []*part // several stand in a row
+	literals []string
+	names    map[string]bool
+}
+
+// A part is a node of a pattern.
+type part struct {
+	kind     string
+	named    bool
+	text     string // of a leaf
+	children []*part
+	variable string // its metavariable: "" for none, "_" for one that is not kept
+	several  bool   // it stands for any number of nodes
+}
+
+const (
+	maxPattern      = 10_000 // bytes
+	maxPatternDepth = 200
+)
+
+// metavariable is how one is written. Only capitals are meant: $x is a variable
+// in some languages.
+var metavariable = regexp.MustCompile(`\$\$\$(?:[A-Z_][A-Z0-9_]*)?|\$[A-Z_][A-Z0-9_]*`)
+
+// stand-ins are names that take the place of metavariables while a pattern is
+// parsed.
+const standIn = "zqv"
+
+// alone is a stand-in where a statement begins.
+var alone = regexp.MustCompile(`[{};]\s*` + standIn + `\d+q`)
+
+// errPattern says why a pattern is none.
+type errPattern struct{ text string }
+
+func (e errPattern) Error() string { return e.text }
+
+// compile parses a pattern as code of a language.
+func (p *parsers) compile(ctx context.Context, l *language, text string) (*pattern, error) {
+	text = strings.TrimSpace(text)
+	if len(text) > maxPattern {
+		return nil, errPattern{fmt.Sprintf("a pattern has at most %d bytes", maxPattern)}
+	}
+	variables := make(map[string]string)
+	code := metavariable.ReplaceAllStringFunc(text, func(v string) string {
+		name := fmt.Sprintf("%s%dq", standIn, len(variables))
+		if l.name == "json" {
+			name = `"` + name + `"`
+		}
+		variables[name] = v
+		return name
+	})
+	t, at, err := p.placed(ctx, l, code)
+	if errors.As(err, new(errPattern)) { // perhaps statements end with a semicolon
+		stated := alone.ReplaceAllStringFunc(code, func(statement string) string {
+			if name := strings.TrimLeft(statement, "{};\n\t "); strings.HasPrefix(variables[name], "$$$") {
+				variables[name+";"] = variables[name]
+				return statement + ";"
+			}
+			return statement
+		})
+		if stated != code {
+			t, at, err = p.placed(ctx, l, stated)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &pattern{language: l, names: make(map[string]bool)}
+	for _, i := range t.cover(at) {
+		part, err := c.part(t, i, variables, 0)
+		if err != nil {
+			return nil, err
+		}
+		if part != nil {
+			c.nodes = append(c.nodes, part)
+		}
+	}
+	anything := !slices.ContainsFunc(c.nodes, func(n *part) bool { return n.variable == "" && !n.several })
+	if len(c.nodes) == 0 || anything {
+		return nil, errPattern{"it would match anything: write some code beside the metavariables"}
+	}
+	slices.SortStableFunc(c.literals, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	c.literals = slices.Compact(c.literals)
+	return c, nil
+}
+
+// placed parses code in the first of the surroundings of its language in which it
+// parses, and returns where it is. Tokens may be missing, such as a semicolon.
+func (p *parsers) placed(ctx context.Context, l *language, code string) (*tree, span, error) {
+	var second *tree
+	var secondAt span
+	for _, around := range l.around {
+		before, after, _ := strings.Cut(around, "$")
+		t, err := p.parse(ctx, l, []byte(before+code+after+"\n"))
+		if err != nil {
+			return nil, span{}, err
+		}
+		at := span{uint32(len(before)), uint32(len(before) + len(code))}
+		if !t.flawed() {
+			return t, at, nil
+		}
+		if second == nil && !slices.ContainsFunc(t.nodes, func(n node) bool { return n.flags&isError != 0 }) {
+			second, secondAt = t, at
+		}
+	}
+	if second == nil {
+		return nil, span{}, errPattern{fmt.Sprintf("it does not parse as %s. A pattern is code, with $NAME for one expression, name or statement and $$$ for any number of them", l.name)}
+	}
+	return second, secondAt, nil
+}
+
+// cover returns the node that a part of the text is; the innermost one where
+// several are, and several in a row where none is.
+func (t *tree) cover(at span) []int {
+	i := 0
+	for {
+		next := -1
+		for c := range t.children(i) {
+			if n := &t.nodes[c]; n.start <= at.start && n.end >= at.end {
+				next = c
+				break
+			}
+		}
+		if next < 0 {
+			break
+		}
+		i = next
+	}
+	if i > 0 && t.nodes[i].span == at {
+		return []int{i}
+	}
+	var list []int
+	for c := range t.children(i) {
+		if n := &t.nodes[c]; n.start >= at.start && n.end <= at.end && n.start < n.end {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// part makes the part of a node. It returns nil for one that is not in the text.
+func (c *pattern) part(t *tree, i int, variables map[string]string, depth int) (*part, error) {
+	n := &t.nodes[i]
+	if depth > maxPatternDepth {
+		return nil, errPattern{fmt.Sprintf("it is nested deeper than %d levels", maxPatternDepth)}
+	}
+	if n.start == n.end {
+		return nil, nil
+	}
+	p := &part{kind: t.kindOf(i), named: n.flags&isNamed != 0}
+	text := string(t.of(i))
+	if v, ok := variables[text]; ok {
+		name := strings.TrimLeft(v, "$")
+		p.several = strings.HasPrefix(v, "$$$")
+		if p.variable = cmp.Or(name, "_"); p.variable != "_" {
+			c.names[p.variable] = true
+		}
+		return p, nil
+	}
+	if n.size == 1 {
+		for name, v := range variables {
+			text = strings.ReplaceAll(text, name, v)
+		}
+		p.text = text
+		if strings.ContainsFunc(text, unicode.IsLetter) { // others may be left out, as a comma is
+			c.literals = append(c.literals, text)
+		}
+		return p, nil
+	}
+	for child := range t.children(i) {
+		sub, err := c.part(t, child, variables, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if sub != nil {
+			p.children = append(p.children, sub)
+		}
+	}
+	return p, nil
+}
+
+// mayMatch reports whether a text has everything that a pattern says literally.
+func (c *pattern) mayMatch(text []byte) bool {
+	for _, literal := range c.literals {
+		if !bytes.Contains(text, []byte(literal)) {
+			return false
+		}
+	}
+	return true
+}
+
+// A capture is what a metavariable stands for.
+type capture struct {
+	name string
+	span
+}
+
+// A match is where a pattern matches.
+type match struct {
+	span
+	captures []capture
+}
+
+// maxSteps bounds how long one place is tried: patterns with many $$$ have many ways
+// to match.
+const maxSteps = 200_000
+
+// A matcher tries a pattern on a tree.
+type matcher struct {
+	*tree
+	captures []capture
+	steps    int
+	last     int // the node that the last part of a row matched
+}
+
+// matches returns where a pattern matches in a tree, in order.
+func (t *tree) matches(c *pattern) []match {
+	var found []match
+	m := &matcher{tree: t}
+	anchors := occurrences(t.text, c.literals)
+	for i := range t.nodes {
+		n := &t.nodes[i]
+		if n.flags&isNamed == 0 && c.nodes[0].named || !anchors.within(n.span) {
+			continue
+		}
+		if len(c.nodes) > 1 {
+			found = append(found, m.rows(i, c)...)
+			continue
+		}
+		m.captures, m.steps = m.captures[:0], 0
+		if m.one(i, c.nodes[0]) {
+			found = append(found, match{n.span, slices.Clone(m.captures)})
+		}
+	}
+	return found
+}
+
+// rows returns where parts in a row match among the children of a node.
+func (m *matcher) rows(i int, c *pattern) []match {
+	var found []match
+	list := m.solid(i)
+	for k := range list {
+		m.captures, m.steps = m.captures[:0], 0
+		if m.row(list[k:], c.nodes, true) && len(list) > k {
+			found = append(found, match{span{m.nodes[list[k]].start, m.nodes[m.last].end}, slices.Clone(m.captures)})
+		}
+	}
+	return found
+}
+
+// solid returns the children of a node without comments.
+func (m *matcher) solid(i int) []int {
+	var list []int
+	for c := range m.children(i) {
+		if m.nodes[c].flags&isExtra == 0 {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// one reports whether a node is what a part says.
+func (m *matcher) one(i int, p *part) bool {
+	if m.steps++; m.steps > maxSteps {
+		return false
+	}
+	if p.variable != "" {
+		return m.nodes[i].flags&isNamed != 0 && m.bind(p.variable, m.nodes[i].span)
+	}
+	if m.kindOf(i) != p.kind {
+		return false
+	}
+	if p.children == nil {
+		return !p.named || string(m.of(i)) == p.text
+	}
+	return m.row(m.solid(i), p.children, false)
+}
+
+// bind keeps what a metavariable stands for; it must be the same everywhere.
+func (m *matcher) bind(name string, at span) bool {
+	if name == "_" {
+		return true
+	}
+	for _, c := range m.captures {
+		if c.name == name {
+			return bytes.Equal(m.text[c.start:c.end], m.text[at.start:at.end])
+		}
+	}
+	m.captures = append(m.captures, capture{name, at})
+	return true
+}
+
+// row reports whether nodes in a row are what parts say. Tokens that the parts do
+// not name may stand between, such as a last comma. With more, other nodes may
+// follow.
+func (m *matcher) row(list []int, parts []*part, more bool) bool {
+	if m.steps++; m.steps > maxSteps {
+		return false
+	}
+	if len(parts) == 0 {
+		return more || !slices.ContainsFunc(list, func(i int) bool { return m.nodes[i].flags&isNamed != 0 })
+	}
+	kept := len(m.captures)
+	p := parts[0]
+	if p.several {
+		for k := 0; k <= len(list); k++ {
+			if m.several(list[:k], p) && m.row(list[k:], parts[1:], more) {
+				return true
+			}
+			m.captures = m.captures[:kept]
+		}
+		// Nothing stands for it, and so does nothing for the comma behind it.
+		return len(parts) > 1 && !parts[1].named && m.several(nil, p) && m.row(list, parts[2:], more)
+	}
+	if len(list) > 0 {
+		if m.one(list[0], p) {
+			m.last = list[0]
+			if m.row(list[1:], parts[1:], more) {
+				return true
+			}
+		}
+		m.captures = m.captures[:kept]
+		if m.nodes[list[0]].flags&isNamed == 0 && m.row(list[1:], parts, more) {
+			return true
+		}
+		m.captures = m.captures[:kept]
+	}
+	// A comma before what nothing stands for.
+	return !p.named && len(parts) > 1 && parts[1].several && (p.text == "," || p.text == ";") &&
+		m.several(nil, parts[1]) && m.row(list, parts[2:], more)
+}
+
+// several keeps the nodes that a part stands for.
+func (m *matcher) several(list []int, p *part) bool {
+	if len(list) == 0 {
+		return p.variable == "_" || m.bind(p.variable, span{})
+	}
+	m.last = list[len(list)-1]
+	return m.bind(p.variable, span{m.nodes[list[0]].start, m.nodes[m.last].end})
+}
+
+// offsets are where the longest literal of a pattern is; nil: anywhere.
+type offsets struct {
+	at     []uint32
+	length uint32
+	any    bool
+}
+
+func occurrences(text []byte, literals []string) offsets {
+	if len(literals) == 0 {
+		return offsets{any: true}
+	}
+	literal := []byte(literals[0])
+	o := offsets{length: uint32(len(literal))}
+	for i := 0; ; {
+		k := bytes.Index(text[i:], literal)
+		if k < 0 {
+			return o
+		}
+		o.at = append(o.at, uint32(i+k))
+		i += k + 1
+	}
+}
+
+// within reports whether a part of the text has the literal.
+func (o *offsets) within(s span) bool {
+	if o.any {
+		return true
+	}
+	i, _ := slices.BinarySearch(o.at, s.start)
+	return i < len(o.at) && o.at[i]+o.length <= s.end
+}
+
+// replaced returns a replacement with what metavariables stand for in a match. Where
+// one stands for nothing, the comma before it goes too.
+func (m match) replaced(text []byte, replacement string) string {
+	var b strings.Builder
+	at := 0
+	for _, place := range metavariable.FindAllStringIndex(replacement, -1) {
+		before, v := replacement[at:place[0]], replacement[place[0]:place[1]]
+		at = place[1]
+		for _, c := range m.captures {
+			if c.name != strings.TrimLeft(v, "$") {
+				continue
+			}
+			if v = string(text[c.start:c.end]); v == "" {
+				before = strings.TrimSuffix(strings.TrimRight(before, " \t\n"), ",")
+			}
+			break
+		}
+		b.WriteString(before + v)
+	}
+	return b.String() + replacement[at:]
+}
+
+// checkReplacement returns why a replacement cannot be made for a pattern.
+func (c *pattern) checkReplacement(replacement string) error {
+	for _, v := range metavariable.FindAllString(replacement, -1) {
+		name := strings.TrimLeft(v, "$")
+		if name == "" {
+			return errPattern{"the replacement has $$$ without a name: write $$$NAME in the pattern and in the replacement"}
+		}
+		if !c.names[name] {
+			return errPattern{fmt.Sprintf("the replacement has %s, which the pattern does not", v)}
+		}
+	}
+	return nil
+}
