@@ -82,7 +82,7 @@ export function Inbox({ parts }: { parts: string[] }) {
   const [tier, setTier] = useState(0);
   const [comment, setComment] = useState("");
   const [busy, setBusy] = useState(false);
-  const [armed, arm] = useState(false);
+  const [armedFor, arm] = useState<string | undefined>(); // the card that keys answer
   const sounds = alarms.use();
   const writing = useRef<HTMLInputElement>(null);
   const card = useRef<HTMLElement>(null);
@@ -94,12 +94,12 @@ export function Inbox({ parts }: { parts: string[] }) {
     if (shown || approvals.length === 0) return;
     show(approvals.find((a) => a.approvalId === parts[0]) ?? approvals[0]);
   }, [approvals, shown, parts[0]]);
-  useEffect(() => {
-    arm(false);
+  const armed = shown !== undefined && armedFor === shown.approvalId;
+  useLayoutEffect(() => {
     setAlways(undefined);
     setTier(0);
     setComment("");
-    const timer = setTimeout(() => arm(true), armedAfter);
+    const timer = setTimeout(() => arm(shown?.approvalId), armedAfter);
     return () => clearTimeout(timer);
   }, [shown?.approvalId]);
   useLayoutEffect(() => {
