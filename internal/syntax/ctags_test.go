@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,7 +72,7 @@ func realFiles(t *testing.T) (files []string) {
 		examples, _ := filepath.Glob(filepath.Join(dir, "examples", "*.*"))
 		files = append(files, examples...)
 	}
-	own, _ := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "net", "http", "*.go"))
+	own, _ := filepath.Glob(filepath.Join(goSource(t), "net", "http", "*.go"))
 	files = append(files, own...)
 	var known []string
 	for _, file := range files {

@@ -59,6 +59,7 @@ type Pool struct {
 	search  *search.Pool
 	alive   atomic.Int64 // processes
 	memory  atomic.Int64 // bytes of symbols
+	cpu     atomic.Int64 // nanoseconds of processes that have ended
 
 	mu      sync.Mutex
 	engines map[*workspace.Workspace]*Engine
@@ -68,6 +69,12 @@ type Pool struct {
 func NewPool(config Config, jails *sandbox.Sandbox, indexes *index.Pool, engines *search.Pool) *Pool {
 	return &Pool{config: config.WithDefaults(), sandbox: jails, indexes: indexes, search: engines, engines: make(map[*workspace.Workspace]*Engine)}
 }
+
+// Memory tells how many bytes the symbols of all workspaces take.
+func (p *Pool) Memory() int64 { return p.memory.Load() }
+
+// CPU tells what processes that have ended have used.
+func (p *Pool) CPU() time.Duration { return time.Duration(p.cpu.Load()) }
 
 // Available reports whether there is a program that parses.
 func (p *Pool) Available() bool { return p != nil && p.config.Program != "" }
