@@ -52,6 +52,9 @@ func (e *Engine) Find(ctx context.Context, s Scope, q Query, progress func(done,
 	var found []Found
 	m := newNameMatch(q)
 	for _, f := range files {
+		if q.Exact && !strings.Contains(f.names, m.name) { // which looks at many names at once
+			continue
+		}
 		for i := range f.list {
 			r := &f.list[i]
 			name := f.name(r)
