@@ -112,6 +112,7 @@ type Engine struct {
 	parsers *parsers // for those who wait
 	quiet   *parsers // for what goes on in the background
 	symbols symbols
+	recent  recent
 }
 
 func newEngine(p *Pool, ws *workspace.Workspace) *Engine {
@@ -141,17 +142,63 @@ type Outline struct {
 	Flawed   bool // some of the text does not parse, so that symbols may be missing
 }
 
-// Outline returns the symbols of a text that is or will be in a file.
+// Outline returns the symbols of a text that is or will be in a file. They must not
+// be changed.
 func (e *Engine) Outline(ctx context.Context, path string, text []byte) (Outline, error) {
 	l := languageOf(path, text)
 	if l == nil {
 		return Outline{}, fmt.Errorf("%w: %s", ErrLanguage, path)
 	}
+	sum := e.symbols.sum(text)
+	if o, ok := e.recent.get(l.name, sum); ok {
+		return o, nil
+	}
 	t, err := e.parsers.parse(ctx, l, text)
 	if err != nil {
 		return Outline{}, err
 	}
-	return Outline{Language: l.name, Lines: len(linesOf(text)), Symbols: t.outline(true), Flawed: t.flawed()}, nil
+	o := Outline{Language: l.name, Lines: len(linesOf(text)), Symbols: t.outline(true), Flawed: t.flawed()}
+	e.recent.put(sum, o)
+	return o, nil
+}
+
+// recent keeps the outlines of a few texts: who looks at a file looks at it again.
+type recent struct {
+	mu   sync.Mutex
+	list []recentOutline // the oldest first
+}
+
+type recentOutline struct {
+	sum uint64
+	Outline
+}
+
+// What is kept of outlines.
+const (
+	maxRecent        = 16
+	maxRecentSymbols = 2000 // of one
+)
+
+func (r *recent) get(language string, sum uint64) (Outline, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.list {
+		if o := &r.list[i]; o.sum == sum && o.Language == language {
+			return o.Outline, true
+		}
+	}
+	return Outline{}, false
+}
+
+func (r *recent) put(sum uint64, o Outline) {
+	if len(o.Symbols) > maxRecentSymbols {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list = append(r.list, recentOutline{sum, o}); len(r.list) > maxRecent {
+		r.list = append(r.list[:0], r.list[1:]...)
+	}
 }
 
 // Read returns the text of a file as UTF-8.
