@@ -92,9 +92,9 @@ func (s Scope) has(path string) bool {
 }
 
 // like reports whether files of another language are meant too: those of TypeScript
-// with those of TSX.
+// with those of TSX, and headers of C++, which are taken for C by their names.
 func (l *language) like(other *language) bool {
-	return l == other || l.name == "typescript" && other.name == "tsx"
+	return l == other || l.name == "typescript" && other.name == "tsx" || l.name == "cpp" && other.name == "c"
 }
 
 // indexed returns the symbols of a file, and parses it if they are not known. It
@@ -111,7 +111,7 @@ func (e *Engine) indexed(ctx context.Context, with *parsers, x source) (*fileSym
 		return f, nil
 	}
 	var f *fileSymbols
-	if t, err := with.parse(ctx, x.language, text); err == nil {
+	if t, err := with.parse(ctx, languageOf(x.path, text), text); err == nil {
 		f = e.symbols.pack(t, x.stamp)
 	} else if ctx.Err() == nil && (errors.Is(err, ErrLimit) || errors.Is(err, ErrCrashed)) {
 		f = &fileSymbols{sum: e.symbols.sum(text), unparsed: true, until: time.Now().Add(retryAfter)}

@@ -52,6 +52,9 @@ func (e *Engine) Find(ctx context.Context, s Scope, q Query, progress func(done,
 	var found []Found
 	m := newNameMatch(q)
 	for _, f := range files {
+		if q.Exact && !strings.Contains(f.names, m.name) { // which looks at many names at once
+			continue
+		}
 		for i := range f.list {
 			r := &f.list[i]
 			name := f.name(r)
@@ -61,7 +64,7 @@ func (e *Engine) Find(ctx context.Context, s Scope, q Query, progress func(done,
 			}
 			found = append(found, Found{
 				Path: f.path, Name: name, Container: f.container(r), Kind: kinds[r.kind],
-				Line: int(r.line), EndLine: int(r.end), Depth: int(r.depth), score: score - weight(r),
+				Line: int(r.line), EndLine: r.end(), Depth: int(r.depth), score: score - weight(r),
 			})
 		}
 	}
@@ -282,6 +285,9 @@ func (m *nameMatch) score(name string) (int, bool) {
 	case strings.HasPrefix(name, m.name):
 		return 800 - min(len(name), 100), true
 	}
+	if !m.mayMatch(name) { // most names end here, without a copy
+		return 0, false
+	}
 	lower := strings.ToLower(name)
 	if strings.HasPrefix(lower, m.lower) {
 		return 750 - min(len(name), 100), true
@@ -299,6 +305,25 @@ func (m *nameMatch) score(name string) (int, bool) {
 		return 200, true
 	}
 	return 0, false
+}
+
+// mayMatch reports whether a name has the letters of the query in their order, whatever
+// their case, or is short enough to differ from it by one letter. What is beyond ASCII may.
+func (m *nameMatch) mayMatch(name string) bool {
+	left := m.lower
+	for i := 0; i < len(name) && left != ""; i++ {
+		c := name[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		switch {
+		case c >= utf8.RuneSelf:
+			return true
+		case c == left[0]:
+			left = left[1:]
+		}
+	}
+	return left == "" || len(m.lower) >= 4 && len(name) <= len(m.lower)+1
 }
 
 // wordBegins reports whether a word of a name begins at i.

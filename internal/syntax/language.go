@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -149,6 +150,9 @@ func languageNamed(name string) *language {
 	return byFile["."+name]
 }
 
+// isCPP is what headers of C++ have and those of C do not.
+var isCPP = regexp.MustCompile(`(?m)^\s*(?:class|namespace|template|using)\b|^\s*(?:public|private|protected):|\bstd::`)
+
 // languageOf returns the language of a file by its name and how it begins, which
 // may be nil; nil where it is not known.
 func languageOf(file string, head []byte) *language {
@@ -156,7 +160,11 @@ func languageOf(file string, head []byte) *language {
 	if l := byFile[base]; l != nil {
 		return l
 	}
-	if l := byFile[strings.ToLower(path.Ext(base))]; l != nil {
+	extension := strings.ToLower(path.Ext(base))
+	if extension == ".h" && isCPP.Match(head[:min(len(head), 64<<10)]) {
+		return languages["cpp"]
+	}
+	if l := byFile[extension]; l != nil {
 		return l
 	}
 	if line, ok := bytes.CutPrefix(head, []byte("#!")); ok {
@@ -175,6 +183,9 @@ func languageOf(file string, head []byte) *language {
 // globs returns the globs of the files of a language.
 func (l *language) globs() []string {
 	var globs []string
+	if l.name == "cpp" {
+		globs = []string{"*.h"} // which may be either
+	}
 	for _, file := range l.files {
 		switch {
 		case strings.HasPrefix(file, "#!"):

@@ -224,13 +224,26 @@ func (t *tree) declared(i int, field uint8) []name {
 			}
 			at = next
 		}
-		n := name{text: oneLine(t.of(at)), function: function}
-		if k := strings.LastIndex(n.text, "::"); k > 0 && !strings.Contains(n.text, "operator") {
-			n.container, n.text = n.text[:k], n.text[k+2:]
-		}
-		found = append(found, n)
+		found = append(found, t.qualified(at, function))
 	}
 	return found
+}
+
+// qualified returns a name of C++ without the scopes before it, which are what it
+// belongs to, and the arguments of a template behind it.
+func (t *tree) qualified(i int, function bool) name {
+	n := name{function: function}
+	begin := t.nodes[i].start
+	for depth := 0; depth < 100 && (t.kindOf(i) == "qualified_identifier" || t.kindOf(i) == "template_function"); depth++ {
+		next := t.child(i, t.fieldOf["name"])
+		if next < 0 {
+			break
+		}
+		i = next
+	}
+	n.container = strings.TrimSuffix(oneLine(t.text[begin:t.nodes[i].start]), "::")
+	n.text = oneLine(t.of(i))
+	return n
 }
 
 // elementName returns the id of an element of HTML, or the text of a heading.

@@ -120,7 +120,7 @@ func (f pathSymbols) important() []Found {
 		if r.depth > 0 || isLocal[kind] || kind == "method" {
 			continue
 		}
-		score := min(int(r.end-r.line), 200)/10 + 4*min(members[name], 25)
+		score := min(int(r.lines), 200)/10 + 4*min(members[name], 25)
 		if isType[kind] {
 			score += 10
 		}
@@ -131,7 +131,7 @@ func (f pathSymbols) important() []Found {
 		if isTest(f.path) {
 			score -= 60
 		}
-		list = append(list, Found{Path: f.path, Name: name, Kind: kind, Line: int(r.line), EndLine: int(r.end), score: score})
+		list = append(list, Found{Path: f.path, Name: name, Kind: kind, Line: int(r.line), EndLine: r.end(), score: score})
 	}
 	return list
 }

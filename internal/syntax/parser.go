@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -61,7 +60,7 @@ type parsers struct {
 	slots      chan struct{} // one for each text that is being parsed
 
 	mu       sync.Mutex
-	alive    *atomic.Int64 // processes of all workspaces
+	pool     *Pool
 	closed   bool
 	idle     []*process
 	timer    *time.Timer
@@ -70,7 +69,7 @@ type parsers struct {
 
 func newParsers(pool *Pool, processes int, background bool) *parsers {
 	return &parsers{
-		sandbox: pool.sandbox, program: pool.config.Program, background: background, alive: &pool.alive,
+		sandbox: pool.sandbox, program: pool.config.Program, background: background, pool: pool,
 		slots: make(chan struct{}, processes), grammars: make(map[string]*grammar),
 	}
 }
@@ -187,7 +186,7 @@ func (p *parsers) take() (one *process, fresh bool, err error) {
 func (p *parsers) give(one *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.alive.Load() > maxProcesses {
+	if p.closed || p.pool.alive.Load() > maxProcesses {
 		one.end()
 		return
 	}
@@ -225,7 +224,7 @@ type process struct {
 	in      *os.File
 	out     *os.File
 	answers *bufio.Reader
-	gone    func() // called when it has ended
+	pool    *Pool
 }
 
 // start starts a process, which sees no file but itself and the system's.
@@ -237,8 +236,8 @@ func (p *parsers) start() (_ *process, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrMissing, err)
 	}
-	p.alive.Add(1)
-	one := &process{space: p.sandbox.Space(sandbox.SpaceConfig{}), gone: func() { p.alive.Add(-1) }}
+	p.pool.alive.Add(1)
+	one := &process{pool: p.pool, space: p.sandbox.Space(sandbox.SpaceConfig{})}
 	defer func() {
 		if err != nil {
 			one.end()
@@ -293,7 +292,8 @@ func (one *process) end() (end sandbox.End) {
 		one.jail.Close()
 	}
 	one.space.Close()
-	one.gone()
+	one.pool.alive.Add(-1)
+	one.pool.cpu.Add(int64(end.User + end.System))
 	return end
 }
 

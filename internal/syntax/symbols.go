@@ -5,6 +5,7 @@ package syntax
 
 import (
 	"hash/maphash"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,8 +33,10 @@ type fileSymbols struct {
 	sum   uint64        // of the text
 	names string
 	list  []record
-	tops  []uint32 // where what stands at the top of the text begins; nil where parts cannot be parsed by themselves
-	size  int64
+
+	containers []place
+	tops       []uint32 // where what stands at the top of the text begins; nil where parts cannot be parsed by themselves
+	size       int64
 
 	unparsed bool      // it is too large, or took too much
 	until    time.Time // when that is tried again: a busy machine takes longer
@@ -46,10 +49,19 @@ func (f *fileSymbols) stale() bool { return f.unparsed && time.Now().After(f.unt
 
 // A record is a symbol in little memory.
 type record struct {
-	name, container       uint32 // in names
-	line, end             uint32
-	nameLen, containerLen uint8
-	kind, depth           uint8
+	name      uint32 // in names
+	line      uint32
+	lines     uint16 // that it has after the first, or the most there can be
+	container uint16 // in containers, from 1; 0 for none
+	nameLen   uint8
+	kind      uint8
+	depth     uint8
+}
+
+// A place is where a name is in names.
+type place struct {
+	at     uint32
+	length uint8
 }
 
 func (s *symbols) init(memory *atomic.Int64, most int64) {
@@ -99,7 +111,7 @@ func (s *symbols) keep(path string, f *fileSymbols) {
 		return
 	}
 	s.drop(path)
-	f.size = int64(len(path)+len(f.names)+4*cap(f.tops)) + int64(unsafe.Sizeof(*f)) + int64(cap(f.list))*int64(unsafe.Sizeof(record{})) + 64
+	f.size = int64(len(path)+len(f.names)+4*cap(f.tops)+8*cap(f.containers)) + int64(unsafe.Sizeof(*f)) + int64(cap(f.list))*int64(unsafe.Sizeof(record{})) + 64
 	if s.memory.Add(f.size) > s.max {
 		s.memory.Add(-f.size)
 		return
@@ -192,26 +204,32 @@ func (s *symbols) pack(t *tree, stamp uint64) *fileSymbols {
 	all := t.outline(false)
 	f := &fileSymbols{sum: s.sum(t.text), list: make([]record, 0, len(all))}
 	f.stamp.Store(stamp)
-	at := make(map[string]uint32)
+	at, within := make(map[string]uint32), make(map[string]uint16)
 	var names []byte
-	place := func(text string) (uint32, uint8) {
-		if text == "" || len(text) > maxName {
-			return 0, 0
-		}
+	put := func(text string) uint32 {
 		offset, ok := at[text]
 		if !ok {
 			offset = uint32(len(names))
 			at[text] = offset
 			names = append(names, text...)
 		}
-		return offset, uint8(len(text))
+		return offset
 	}
 	for _, x := range all {
-		r := record{line: uint32(x.Line), end: uint32(x.EndLine), kind: kindNumber[x.Kind], depth: uint8(min(x.Depth, 255))}
-		r.name, r.nameLen = place(x.Name)
-		r.container, r.containerLen = place(x.Container)
+		r := record{
+			name: put(x.Name), nameLen: uint8(len(x.Name)), line: uint32(x.Line), lines: uint16(min(x.EndLine-x.Line, math.MaxUint16)),
+			kind: kindNumber[x.Kind], depth: uint8(min(x.Depth, 255)),
+		}
+		if c := x.Container; c != "" && len(c) <= maxName {
+			if within[c] == 0 && len(f.containers) < math.MaxUint16 {
+				f.containers = append(f.containers, place{put(c), uint8(len(c))})
+				within[c] = uint16(len(f.containers))
+			}
+			r.container = within[c]
+		}
 		f.list = append(f.list, r)
 	}
+	f.containers = slices.Clip(f.containers)
 	f.names = string(names)
 	if t.separable && !t.flawed() {
 		f.tops = t.tops()
@@ -236,5 +254,12 @@ func (t *tree) tops() []uint32 {
 func (f *fileSymbols) name(r *record) string { return f.names[r.name : r.name+uint32(r.nameLen)] }
 
 func (f *fileSymbols) container(r *record) string {
-	return f.names[r.container : r.container+uint32(r.containerLen)]
+	if r.container == 0 {
+		return ""
+	}
+	p := f.containers[r.container-1]
+	return f.names[p.at : p.at+uint32(p.length)]
 }
+
+// end is the last line of a symbol.
+func (r *record) end() int { return int(r.line) + int(r.lines) }

@@ -59,6 +59,7 @@ type Pool struct {
 	search  *search.Pool
 	alive   atomic.Int64 // processes
 	memory  atomic.Int64 // bytes of symbols
+	cpu     atomic.Int64 // nanoseconds of processes that have ended
 
 	mu      sync.Mutex
 	engines map[*workspace.Workspace]*Engine
@@ -68,6 +69,12 @@ type Pool struct {
 func NewPool(config Config, jails *sandbox.Sandbox, indexes *index.Pool, engines *search.Pool) *Pool {
 	return &Pool{config: config.WithDefaults(), sandbox: jails, indexes: indexes, search: engines, engines: make(map[*workspace.Workspace]*Engine)}
 }
+
+// Memory tells how many bytes the symbols of all workspaces take.
+func (p *Pool) Memory() int64 { return p.memory.Load() }
+
+// CPU tells what processes that have ended have used.
+func (p *Pool) CPU() time.Duration { return time.Duration(p.cpu.Load()) }
 
 // Available reports whether there is a program that parses.
 func (p *Pool) Available() bool { return p != nil && p.config.Program != "" }
@@ -105,6 +112,7 @@ type Engine struct {
 	parsers *parsers // for those who wait
 	quiet   *parsers // for what goes on in the background
 	symbols symbols
+	recent  recent
 }
 
 func newEngine(p *Pool, ws *workspace.Workspace) *Engine {
@@ -134,17 +142,63 @@ type Outline struct {
 	Flawed   bool // some of the text does not parse, so that symbols may be missing
 }
 
-// Outline returns the symbols of a text that is or will be in a file.
+// Outline returns the symbols of a text that is or will be in a file. They must not
+// be changed.
 func (e *Engine) Outline(ctx context.Context, path string, text []byte) (Outline, error) {
 	l := languageOf(path, text)
 	if l == nil {
 		return Outline{}, fmt.Errorf("%w: %s", ErrLanguage, path)
 	}
+	sum := e.symbols.sum(text)
+	if o, ok := e.recent.get(l.name, sum); ok {
+		return o, nil
+	}
 	t, err := e.parsers.parse(ctx, l, text)
 	if err != nil {
 		return Outline{}, err
 	}
-	return Outline{Language: l.name, Lines: len(linesOf(text)), Symbols: t.outline(true), Flawed: t.flawed()}, nil
+	o := Outline{Language: l.name, Lines: len(linesOf(text)), Symbols: t.outline(true), Flawed: t.flawed()}
+	e.recent.put(sum, o)
+	return o, nil
+}
+
+// recent keeps the outlines of a few texts: who looks at a file looks at it again.
+type recent struct {
+	mu   sync.Mutex
+	list []recentOutline // the oldest first
+}
+
+type recentOutline struct {
+	sum uint64
+	Outline
+}
+
+// What is kept of outlines.
+const (
+	maxRecent        = 16
+	maxRecentSymbols = 2000 // of one
+)
+
+func (r *recent) get(language string, sum uint64) (Outline, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.list {
+		if o := &r.list[i]; o.sum == sum && o.Language == language {
+			return o.Outline, true
+		}
+	}
+	return Outline{}, false
+}
+
+func (r *recent) put(sum uint64, o Outline) {
+	if len(o.Symbols) > maxRecentSymbols {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list = append(r.list, recentOutline{sum, o}); len(r.list) > maxRecent {
+		r.list = append(r.list[:0], r.list[1:]...)
+	}
 }
 
 // Read returns the text of a file as UTF-8.
