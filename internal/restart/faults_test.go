@@ -30,7 +30,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	var mu sync.Mutex
 	told := make(map[string]*pb.Finished)
 	made := 0
-	for round := range soaktest.Times(4, 100) {
+	for round := range soaktest.Times(2, 100) {
 		enough := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var load sync.WaitGroup
