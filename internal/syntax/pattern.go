@@ -21,6 +21,7 @@ type pattern struct {
 	language *language
 	nodes    []*part // several stand in a row
 	literals []string
+	chains   []*regexp.Regexp // of names that a dot connects, as they can be written
 	names    map[string]bool
 }
 
@@ -197,7 +198,27 @@ func (c *pattern) part(t *tree, i int, variables map[string]string, depth int) (
 			p.children = append(p.children, sub)
 		}
 	}
+	if chain := p.chain(); chain != nil {
+		c.chains = append(c.chains, chain)
+	}
 	return p, nil
+}
+
+// gap is what can stand between two tokens: blanks, and a comment that is not too long.
+const gap = `\s*(?:(?:/[/*]|#)[\s\S]{0,500}?)?`
+
+// chain returns how two names with a dot between them can be written; nil for other
+// parts. It tells calls from long tables that have the same words.
+func (p *part) chain() *regexp.Regexp {
+	if len(p.children) != 3 || p.children[0].text == "" || p.children[2].text == "" || !p.children[0].named || !p.children[2].named {
+		return nil
+	}
+	switch p.children[1].text {
+	case ".", "::", "->":
+		quote := regexp.QuoteMeta
+		return regexp.MustCompile(quote(p.children[0].text) + gap + quote(p.children[1].text) + gap + quote(p.children[2].text))
+	}
+	return nil
 }
 
 // mayMatch reports whether a text has everything that a pattern says literally.
@@ -207,7 +228,7 @@ func (c *pattern) mayMatch(text []byte) bool {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(c.chains, func(chain *regexp.Regexp) bool { return !chain.Match(text) })
 }
 
 // A capture is what a metavariable stands for.

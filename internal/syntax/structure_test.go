@@ -22,6 +22,8 @@ func TestPatterns(t *testing.T) {
 	}{
 		{"go", "a.go", "foo($A, $$$)", "package a\nfunc f() {\n\tfoo(1)\n\tfoo(1, 2, 3)\n\tfoo()\n\tbar(1)\n\tfoo(\n\t\tx, // why\n\t)\n}\n", []string{"3 A=1", "4 A=1", "7 A=x"}},
 		{"go", "a.go", "foo($$$, $A)", "package a\nfunc f() {\n\tfoo(1)\n\tfoo(1, 2)\n}\n", []string{"3 A=1", "4 A=2"}},
+		{"go", "a.go", "errors.New($A)", "package a\n\nvar a = errors.New(1)\nvar b = errors. // why\n\tNew(2)\nvar c = errors./* x */New(3)\nvar d = []string{\"errors\", \"New\"}\n", []string{"3 A=1", "4 A=2", "6 A=3"}},
+		{"cpp", "a.cpp", "a->b($A)", "void f() {\n  a->b(1);\n  a -> b(2);\n}\n", []string{"2 A=1", "3 A=2"}},
 		{"go", "a.go", "$X == $X", "package a\nvar a = b == c\nvar d = e.f == e.f\n", []string{"3 X=e.f"}},
 		{"go", "a.go", "if $E != nil { return $$$R }", "package a\nfunc f() {\n\tif err != nil {\n\t\treturn 1, err\n\t}\n\tif err != nil {\n\t\tx()\n\t}\n}\n", []string{"3 E=err R=1, err"}},
 		{"go", "a.go", "func ($_ $T) Close() error { $$$ }", "package a\nfunc (a *A) Close() error {\n\tx()\n\treturn nil\n}\nfunc Close() error { return nil }\n", []string{"2 T=*A"}},
