@@ -48,7 +48,7 @@ lint: export CGO_ENABLED = 0
 lint: compiler $(BIN)/buf $(BIN)/.tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
 	@test -z "$$(gofmt -l $$(git ls-files '*.go' ':!*.pb.go'))" || { gofmt -d $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
 	go vet ./...
-	cd cmd/toolserver-syntax && CGO_ENABLED=1 go vet .
+	cd cmd/toolserver-syntax && CGO_ENABLED=1 go vet -trimpath .
 	go vet -tags bench ./internal/server
 	staticcheck ./...
 	buf lint
