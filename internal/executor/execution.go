@@ -259,10 +259,10 @@ func (x *Execution) Input() []byte {
 	if len(input) > maxKeptInput {
 		return nil
 	}
-	if mask == nil || mask(string(input)) == string(input) {
+	if mask == nil {
 		return input
 	}
-	return maskedJSON(input, mask)
+	return MaskedJSON(input, mask)
 }
 
 // conclude ends an execution whose tool returned.
