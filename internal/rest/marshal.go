@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -205,6 +206,44 @@ func (plain) Marshal(v any) ([]byte, error) {
 		}
 	}
 	return lines{}.Marshal(v)
+}
+
+// piece is how many bytes of an upload one message has.
+const piece = 64 << 10
+
+// NewDecoder returns what reads the messages of a body. Where the body is the bytes of an
+// upload, the first has what the query says, and the others the bytes.
+func (plain) NewDecoder(r io.Reader) runtime.Decoder {
+	body, ok := r.(*streamedBody)
+	if !ok || body.query == nil {
+		return lines{}.NewDecoder(r)
+	}
+	var begun bool
+	var ended error
+	return runtime.DecoderFunc(func(v any) error {
+		message := v.(proto.Message).ProtoReflect()
+		fields := message.Descriptor().Fields()
+		if !begun {
+			begun = true
+			header := message.Mutable(fields.ByName("header")).Message().Interface()
+			err := parameters{}.Parse(header, body.query, new(utilities.DoubleArray))
+			if err != nil {
+				body.fail(err)
+			}
+			return err
+		}
+		data, n := make([]byte, piece), 0
+		for n < len(data) && ended == nil {
+			var more int
+			more, ended = body.Read(data[n:])
+			n += more
+		}
+		if n == 0 {
+			return ended
+		}
+		message.Set(fields.ByName("data"), protoreflect.ValueOfBytes(data[:n]))
+		return nil
+	})
 }
 
 // Delimiter is between the messages of a stream.

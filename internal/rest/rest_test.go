@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/toolserver/toolserver/internal/version"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -36,16 +37,24 @@ func TestEveryRPC(t *testing.T) {
 		}
 	}
 	var told struct {
-		Paths map[string]map[string]operation
+		Info        struct{ Title, Version string }
+		Paths       map[string]map[string]operation
+		Definitions map[string]any
 	}
-	if err := json.Unmarshal(document, &told); err != nil {
+	if err := json.Unmarshal(document(), &told); err != nil {
 		t.Fatal(err)
+	}
+	if told.Info.Title != "toolserver" || told.Info.Version != version.Text() || told.Definitions["Error"] == nil {
+		t.Errorf("the document is titled %+v, and tells of errors %v", told.Info, told.Definitions["Error"])
 	}
 	at, answers := make(map[string]string), make(map[string]string)
 	for path, methods := range told.Paths {
 		for method, operation := range methods {
 			at[operation.OperationID] = strings.ToUpper(method) + " " + path
 			answers[operation.OperationID] = operation.Responses["200"].Schema.Ref
+			if failed := operation.Responses["default"].Schema.Ref; failed != "#/definitions/Error" {
+				t.Errorf("%s fails with %q", operation.OperationID, failed)
+			}
 		}
 	}
 	all := 0
