@@ -5,6 +5,7 @@ package rest
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,8 +44,33 @@ type lines struct{}
 func (lines) Marshal(v any) ([]byte, error) {
 	if streamed, ok := v.(map[string]any); ok && streamed["result"] != nil { // as the gateway wraps messages of streams
 		v = streamed["result"]
+		if of, ok := v.(interface{ GetEvent() *pb.Event }); ok && len(of.GetEvent().GetOutput().GetData()) > 0 {
+			return outputJSON(of.GetEvent())
+		}
 	}
 	return jsonOf.Marshal(v)
+}
+
+// outputJSON returns the message with an event that is output. Its bytes are written by
+// themselves: protojson looks at each character of what they become.
+func outputJSON(event *pb.Event) ([]byte, error) {
+	output := event.GetOutput()
+	text, err := jsonOf.Marshal(&pb.WatchExecutionResponse{Event: &pb.Event{
+		ExecutionId: event.GetExecutionId(), Sequence: event.GetSequence(), Time: event.GetTime(),
+		Kind: &pb.Event_Output{Output: &pb.Output{Stream: output.GetStream(), Offset: output.GetOffset()}},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	before := len(text) - len("}}}") // the output, the event and the message end
+	line := make([]byte, 0, len(text)+base64.StdEncoding.EncodedLen(len(output.GetData()))+len(`,"data":""`)+1)
+	line = append(line, text[:before]...)
+	if line[before-1] != '{' {
+		line = append(line, ',')
+	}
+	line = append(line, `"data":"`...)
+	line = base64.StdEncoding.AppendEncode(line, output.GetData())
+	return append(line, `"}}}`...), nil
 }
 
 // Unmarshal reads a message.

@@ -18,8 +18,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/version"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -125,5 +128,33 @@ func TestAnswersTakeTheirTime(t *testing.T) {
 	defer response.Body.Close()
 	if text, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(text), `"sequence":"7"`) {
 		t.Errorf("%s: %s: %v", response.Status, text, err)
+	}
+}
+
+// TestOutputIsWrittenAlike: output has the text that every other event has.
+func TestOutputIsWrittenAlike(t *testing.T) {
+	for _, output := range []*pb.Output{
+		{Data: []byte("x")},
+		{Stream: pb.OutputStream_OUTPUT_STREAM_STDERR, Data: []byte("\x00\xff\"}")},
+		{Stream: pb.OutputStream_OUTPUT_STREAM_STDOUT, Offset: 1 << 60, Data: []byte(strings.Repeat("abc", 11_000))},
+		{Offset: 7},
+	} {
+		for _, event := range []*pb.Event{
+			{Kind: &pb.Event_Output{Output: output}},
+			{ExecutionId: "a", Sequence: 9, Time: timestamppb.New(time.Unix(1, 5)), Kind: &pb.Event_Output{Output: output}},
+		} {
+			text, err := lines{}.Marshal(map[string]any{"result": &pb.ExecuteToolResponse{Event: event}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := new(pb.ExecuteToolResponse)
+			if err := protojson.Unmarshal(text, want); err != nil || !proto.Equal(want.GetEvent(), event) {
+				t.Errorf("%v is written as %.200s: %v", event, text, err)
+			}
+			plain, err := jsonOf.Marshal(&pb.ExecuteToolResponse{Event: event})
+			if space := strings.NewReplacer(" ", ""); err != nil || space.Replace(string(plain)) != space.Replace(string(text)) {
+				t.Errorf("%.200s, want %.200s", text, plain)
+			}
+		}
 	}
 }
