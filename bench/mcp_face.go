@@ -123,20 +123,14 @@ func (h *harness) overHTTP(ctx context.Context, command *exec.Cmd) (*filesystem,
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.ReadFile(s.log)
+	address, err := s.httpAddress()
 	if err != nil {
+		s.stop()
 		return nil, err
-	}
-	var serving struct{ HTTP string }
-	for decoder := json.NewDecoder(bytes.NewReader(log)); serving.HTTP == ""; {
-		if err := decoder.Decode(&serving); err != nil {
-			s.stop()
-			return nil, fmt.Errorf("%s does not say where it serves MCP: %w", s.name, err)
-		}
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint:   "http://" + serving.HTTP + "/mcp",
+		Endpoint:   "http://" + address + "/mcp",
 		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, // or connections would be made anew
 	}, nil)
 	if err != nil {
@@ -144,6 +138,21 @@ func (h *harness) overHTTP(ctx context.Context, command *exec.Cmd) (*filesystem,
 		return nil, err
 	}
 	return &filesystem{server: s, mcpClient: faceClient{session}, path: work.FileName}, nil
+}
+
+// httpAddress returns where a server says that it serves HTTP.
+func (s *server) httpAddress() (string, error) {
+	log, err := os.ReadFile(s.log)
+	if err != nil {
+		return "", err
+	}
+	var serving struct{ HTTP string }
+	for decoder := json.NewDecoder(bytes.NewReader(log)); serving.HTTP == ""; {
+		if err := decoder.Decode(&serving); err != nil {
+			return "", fmt.Errorf("%s does not say where it serves HTTP: %w", s.name, err)
+		}
+	}
+	return serving.HTTP, nil
 }
 
 // overStdio starts an MCP server that serves read_file on stdio.

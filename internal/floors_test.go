@@ -23,7 +23,7 @@ var floors = [][]string{
 	{"internal/cli", "internal/server", "sdk/sdktest"},
 	{"client", "internal/config"},
 	{"bench/work", "internal/agent", "internal/console", "internal/edge", "internal/rest", "internal/service"},
-	{"internal/rest/gateway/toolserver/v1"},
+	{"internal/recording", "internal/rest/gateway/toolserver/v1"},
 	{"internal/admission"},
 	{"internal/executor"},
 	{"internal/approval"},
@@ -41,8 +41,8 @@ var floors = [][]string{
 // the contract stays on the upper floors.
 var reserved = map[string][]string{
 	"google.golang.org/grpc":          {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
-	"google.golang.org/protobuf":      {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
-	module + "proto/toolserver/v1":    {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
+	"google.golang.org/protobuf":      {"internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
+	module + "proto/toolserver/v1":    {"internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
 	"github.com/prometheus":           {"internal/operator", "internal/server", "internal/service"},
 	"go.opentelemetry.io":             {"internal/server", "internal/service", "internal/span", "internal/trace"},
 	"go.opentelemetry.io/otel/sdk":    {"internal/server", "internal/trace"},

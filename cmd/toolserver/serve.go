@@ -12,6 +12,7 @@ import (
 )
 
 func newServe() *cobra.Command {
+	var recordings []string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve tools over gRPC",
@@ -21,20 +22,24 @@ rest, and exits with 0. A second signal ends it at once.
 
 Without authentication it serves loopback addresses and sockets only. Every
 option is explained in deploy/toolserver.yaml. The environment wins over the
-file, a flag wins over both.`,
+file, a flag wins over both.
+
+With --replay it runs nothing: calls that are in a recording of "toolserver record" are
+answered with what was recorded, and others are refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags(), (*config.Config).Validate)
 			if err != nil {
 				return err
 			}
-			if err := server.Serve(c); err != nil {
+			if err := server.Serve(c, recordings...); err != nil {
 				return &cli.ExitError{Code: cli.ExitFailed, Err: err}
 			}
 			return nil
 		},
 	}
 	config.AddFlags(cmd.Flags(), "listen", "admin", "http", "workspace", "policy", "log-level")
+	cmd.Flags().StringArrayVar(&recordings, "replay", nil, "answer calls from this recording, and run nothing; may be given several times")
 	cli.Complete(cmd, "log-level", "debug", "info", "warn", "error")
 	return cmd
 }

@@ -100,7 +100,7 @@ func (c *Client) attach(ctx context.Context, x *pb.Execution, detach []byte) err
 			return err
 		}
 	}
-	err := c.follow(v, nil, c.watch(&pb.WatchExecutionRequest{ExecutionId: id}), nil)
+	err := follow(v, nil, c.watch(&pb.WatchExecutionRequest{ExecutionId: id}), nil)
 	if errors.Is(err, errDetached) {
 		v.detached(id)
 		return nil

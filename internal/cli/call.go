@@ -141,7 +141,7 @@ func (f *callFlags) run(cmd *cobra.Command, tool string, words []string) error {
 		terminal.asker = asker
 		v = terminal
 	}
-	err = client.follow(v, asker, client.execute(request), func(ctx context.Context, id string) error {
+	err = follow(v, asker, client.execute(request), func(ctx context.Context, id string) error {
 		_, err := client.Cancel(ctx, &pb.CancelRequest{ExecutionId: id, Reason: "interrupted by the user"})
 		return err
 	})

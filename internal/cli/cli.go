@@ -13,6 +13,6 @@ import "github.com/spf13/cobra"
 func Commands(in Inside) []*cobra.Command {
 	return []*cobra.Command{
 		newTools(in), newParse(in), newCall(in), newWatch(in), newAttach(in), newInput(in), newCancel(in), newArtifact(in), newCp(in),
-		newExecutions(in), newMCP(in), newAgents(in), newSessions(in), newApprovals(in), newGrants(in), newStop(in), newResume(in), newStops(in), newVersion(in),
+		newExecutions(in), newMCP(in), newAgents(in), newSessions(in), newApprovals(in), newGrants(in), newStop(in), newResume(in), newStops(in), newVersion(in), newRecord(in), newReplay(),
 	}
 }

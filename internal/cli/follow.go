@@ -50,7 +50,7 @@ func (i *interrupts) again() bool {
 // first Ctrl-C is passed to interrupt, with the id of the execution; a later one
 // leaves at once, as does the first where interrupt is nil. Whoever leaves a
 // terminal that the execution has ends it with the reason of that.
-func (c *Client) follow(v view, asker *asker, open opener, interrupt func(ctx context.Context, id string) error) error {
+func follow(v view, asker *asker, open opener, interrupt func(ctx context.Context, id string) error) error {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
 	signals := make(chan os.Signal, 2)

@@ -60,7 +60,7 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 				return err
 			}
 			defer client.Close()
-			err = client.follow(newView(NewStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
+			err = follow(newView(NewStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
 				ExecutionId: id, SessionId: which.session, CallId: which.callID, AfterSequence: after,
 			}), nil)
 			return client.unknownExecution(cmd.Context(), err, id, which)

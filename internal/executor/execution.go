@@ -246,11 +246,32 @@ func (x *Execution) begin(now time.Time) {
 	go x.run(w)
 }
 
+// maxKeptInput is the largest input that is kept with an execution, for those who look at it.
+const maxKeptInput = 256 << 10
+
 // forgetOrder forgets what only a call needs that has not begun. The execution is
 // locked.
 func (x *Execution) forgetOrder() {
 	x.waiting = nil
-	x.Order.Input, x.Order.Question, x.Order.Refusal = nil, nil, nil
+	x.Order.Question, x.Order.Refusal = nil, nil
+	if len(x.Order.Input) > maxKeptInput {
+		x.Order.Input = nil
+	}
+}
+
+// Input returns what the tool was given, without secrets; nil where that is not kept.
+func (x *Execution) Input() []byte {
+	x.mu.Lock()
+	input := x.Order.Input
+	x.mu.Unlock()
+	mask := x.executor.config.Mask
+	if len(input) > maxKeptInput {
+		return nil
+	}
+	if mask == nil {
+		return input
+	}
+	return MaskedJSON(input, mask)
 }
 
 // conclude ends an execution whose tool returned.

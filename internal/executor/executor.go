@@ -429,6 +429,7 @@ func (e *Executor) keep(x *Execution) {
 	defer e.mu.Unlock()
 	e.unended--
 	e.retained = append(e.retained, x)
+	e.limits.used.Add(int64(len(x.Order.Input)))
 	e.count(x, 0, 1)
 	for len(e.retained) > e.config.MaxRetained || len(e.retained) > 1 && e.limits.used.Load() > e.limits.total {
 		e.makeRoom()
@@ -460,6 +461,7 @@ func (e *Executor) forgetOldest() {
 	x := e.retained[0]
 	e.retained[0] = nil // the slice keeps its memory
 	e.retained = e.retained[1:]
+	e.limits.used.Add(-int64(len(x.Order.Input)))
 	e.count(x, 0, -1)
 	delete(e.byNumber, x.number)
 	if k := keyOf(&x.Order); e.byCall[k] == x {

@@ -60,6 +60,14 @@ func maskedContent(content []tools.Content, mask func(string) string) []tools.Co
 	return content
 }
 
+// MaskedJSON returns a JSON value without the secrets in its strings, as inputs are told.
+func MaskedJSON(text []byte, mask func(string) string) []byte {
+	if mask(string(text)) == string(text) {
+		return text
+	}
+	return maskedJSON(text, mask)
+}
+
 // maskedJSON masks the strings of a JSON value; what cannot be read is left out.
 func maskedJSON(text []byte, mask func(string) string) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(text))

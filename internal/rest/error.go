@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 
@@ -37,6 +38,9 @@ func answerError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, 
 type streamedBody struct {
 	io.ReadCloser
 	end func() error
+
+	// query, if set, has the header of an upload whose body is the bytes themselves.
+	query url.Values
 
 	mu  sync.Mutex
 	err error

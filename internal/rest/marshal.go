@@ -5,6 +5,7 @@ package rest
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -42,8 +44,33 @@ type lines struct{}
 func (lines) Marshal(v any) ([]byte, error) {
 	if streamed, ok := v.(map[string]any); ok && streamed["result"] != nil { // as the gateway wraps messages of streams
 		v = streamed["result"]
+		if of, ok := v.(interface{ GetEvent() *pb.Event }); ok && len(of.GetEvent().GetOutput().GetData()) > 0 {
+			return outputJSON(of.GetEvent())
+		}
 	}
 	return jsonOf.Marshal(v)
+}
+
+// outputJSON returns the message with an event that is output. Its bytes are written by
+// themselves: protojson looks at each character of what they become.
+func outputJSON(event *pb.Event) ([]byte, error) {
+	output := event.GetOutput()
+	text, err := jsonOf.Marshal(&pb.WatchExecutionResponse{Event: &pb.Event{
+		ExecutionId: event.GetExecutionId(), Sequence: event.GetSequence(), Time: event.GetTime(),
+		Kind: &pb.Event_Output{Output: &pb.Output{Stream: output.GetStream(), Offset: output.GetOffset()}},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	before := len(text) - len("}}}") // the output, the event and the message end
+	line := make([]byte, 0, len(text)+base64.StdEncoding.EncodedLen(len(output.GetData()))+len(`,"data":""`)+1)
+	line = append(line, text[:before]...)
+	if line[before-1] != '{' {
+		line = append(line, ',')
+	}
+	line = append(line, `"data":"`...)
+	line = base64.StdEncoding.AppendEncode(line, output.GetData())
+	return append(line, `"}}}`...), nil
 }
 
 // Unmarshal reads a message.
@@ -205,6 +232,44 @@ func (plain) Marshal(v any) ([]byte, error) {
 		}
 	}
 	return lines{}.Marshal(v)
+}
+
+// piece is how many bytes of an upload one message has.
+const piece = 64 << 10
+
+// NewDecoder returns what reads the messages of a body. Where the body is the bytes of an
+// upload, the first has what the query says, and the others the bytes.
+func (plain) NewDecoder(r io.Reader) runtime.Decoder {
+	body, ok := r.(*streamedBody)
+	if !ok || body.query == nil {
+		return lines{}.NewDecoder(r)
+	}
+	var begun bool
+	var ended error
+	return runtime.DecoderFunc(func(v any) error {
+		message := v.(proto.Message).ProtoReflect()
+		fields := message.Descriptor().Fields()
+		if !begun {
+			begun = true
+			header := message.Mutable(fields.ByName("header")).Message().Interface()
+			err := parameters{}.Parse(header, body.query, new(utilities.DoubleArray))
+			if err != nil {
+				body.fail(err)
+			}
+			return err
+		}
+		data, n := make([]byte, piece), 0
+		for n < len(data) && ended == nil {
+			var more int
+			more, ended = body.Read(data[n:])
+			n += more
+		}
+		if n == 0 {
+			return ended
+		}
+		message.Set(fields.ByName("data"), protoreflect.ValueOfBytes(data[:n]))
+		return nil
+	})
 }
 
 // Delimiter is between the messages of a stream.

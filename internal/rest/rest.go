@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"strings"
 	"time"
@@ -112,7 +113,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path == DocumentPath {
 		w.Header().Set("Content-Type", "application/json")
-		w.Write(document)
+		w.Write(document())
 		return
 	}
 	conn := h.config.Forward(r.RemoteAddr, r.TLS)
@@ -122,6 +123,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if streamed[r.Method+" "+r.URL.Path] {
 		controller.EnableFullDuplex() // HTTP/2 always is
 		body := &streamedBody{ReadCloser: r.Body, end: conn.Close}
+		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == octetStream && uploads[r.URL.Path] {
+			body.query = r.URL.Query()
+		}
 		r.Body = body
 		r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
 	} else {
@@ -177,6 +181,9 @@ func (forwarded) NewStream(ctx context.Context, about *grpc.StreamDesc, method s
 // streamed are the requests whose body is a stream of messages, of any length and for any
 // time: the chain bounds that. Every other is one message.
 var streamed = map[string]bool{"POST /v1/agents/serve": true, "POST /v1/batches": true, "POST /v1/dialects/parse": true, "POST /v1/files/content": true, "POST /v1/tree": true}
+
+// uploads are those of them whose body may be the bytes themselves.
+var uploads = map[string]bool{"/v1/files/content": true, "/v1/tree": true}
 
 // bodyTime is in which the body of a request has to come, and drainTime in which the rest
 // has to come that nobody reads any more.

@@ -18,9 +18,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/toolserver/toolserver/internal/version"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -36,16 +40,24 @@ func TestEveryRPC(t *testing.T) {
 		}
 	}
 	var told struct {
-		Paths map[string]map[string]operation
+		Info        struct{ Title, Version string }
+		Paths       map[string]map[string]operation
+		Definitions map[string]any
 	}
-	if err := json.Unmarshal(document, &told); err != nil {
+	if err := json.Unmarshal(document(), &told); err != nil {
 		t.Fatal(err)
+	}
+	if told.Info.Title != "toolserver" || told.Info.Version != version.Text() || told.Definitions["Error"] == nil {
+		t.Errorf("the document is titled %+v, and tells of errors %v", told.Info, told.Definitions["Error"])
 	}
 	at, answers := make(map[string]string), make(map[string]string)
 	for path, methods := range told.Paths {
 		for method, operation := range methods {
 			at[operation.OperationID] = strings.ToUpper(method) + " " + path
 			answers[operation.OperationID] = operation.Responses["200"].Schema.Ref
+			if failed := operation.Responses["default"].Schema.Ref; failed != "#/definitions/Error" {
+				t.Errorf("%s fails with %q", operation.OperationID, failed)
+			}
 		}
 	}
 	all := 0
@@ -144,6 +156,34 @@ func TestAnswersTakeTheirTime(t *testing.T) {
 			defer response.Body.Close()
 			if text, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(text), `"sequence":"7"`) {
 				t.Errorf("%s %s %s: %s: %v", response.Proto, c.method, response.Status, text, err)
+			}
+		}
+	}
+}
+
+// TestOutputIsWrittenAlike: output has the text that every other event has.
+func TestOutputIsWrittenAlike(t *testing.T) {
+	for _, output := range []*pb.Output{
+		{Data: []byte("x")},
+		{Stream: pb.OutputStream_OUTPUT_STREAM_STDERR, Data: []byte("\x00\xff\"}")},
+		{Stream: pb.OutputStream_OUTPUT_STREAM_STDOUT, Offset: 1 << 60, Data: []byte(strings.Repeat("abc", 11_000))},
+		{Offset: 7},
+	} {
+		for _, event := range []*pb.Event{
+			{Kind: &pb.Event_Output{Output: output}},
+			{ExecutionId: "a", Sequence: 9, Time: timestamppb.New(time.Unix(1, 5)), Kind: &pb.Event_Output{Output: output}},
+		} {
+			text, err := lines{}.Marshal(map[string]any{"result": &pb.ExecuteToolResponse{Event: event}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := new(pb.ExecuteToolResponse)
+			if err := protojson.Unmarshal(text, want); err != nil || !proto.Equal(want.GetEvent(), event) {
+				t.Errorf("%v is written as %.200s: %v", event, text, err)
+			}
+			plain, err := jsonOf.Marshal(&pb.ExecuteToolResponse{Event: event})
+			if space := strings.NewReplacer(" ", ""); err != nil || space.Replace(string(plain)) != space.Replace(string(text)) {
+				t.Errorf("%.200s, want %.200s", text, plain)
 			}
 		}
 	}

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"archive/tar"
 	"bufio"
 	"encoding/json"
 	"io"
@@ -166,6 +167,52 @@ func TestRESTBytes(t *testing.T) {
 	response, text := s.ask("GET", "/v1/files/content?path=data", "", "Accept", "application/octet-stream")
 	if response.Header.Get("Content-Type") != "application/octet-stream" || text != content {
 		t.Errorf("%s: %d bytes", response.Header.Get("Content-Type"), len(text))
+	}
+}
+
+// TestRESTUploads brings files as curl does: the body is the bytes.
+func TestRESTUploads(t *testing.T) {
+	s := serveREST(t, "")
+	if _, text := s.ask("POST", "/v1/sessions", `{"sessionId":"up","mode":"MODE_ALLOW"}`); !strings.Contains(text, `"up"`) {
+		t.Fatal(text)
+	}
+	content := strings.Repeat("\x00{bytes}\xff\n", 20_000)
+	const kind = "application/octet-stream"
+	for path, want := range map[string]string{
+		"/v1/files/content?sessionId=up&path=b/data":                    content,
+		"/v1/files/content?session_id=up&path=empty&mode=420&replaces=": "",
+	} {
+		if response, text := s.ask("POST", path, want, "Content-Type", kind); response.StatusCode != 200 || !strings.Contains(text, `"created":true`) {
+			t.Errorf("%s: %s: %s", path, response.Status, text)
+		}
+		read := strings.Replace(path, "&mode=420&replaces=", "", 1)
+		if _, text := s.ask("GET", read, "", "Accept", kind); text != want {
+			t.Errorf("%s: %d bytes are there, want %d", path, len(text), len(want))
+		}
+	}
+	var archive strings.Builder
+	w := tar.NewWriter(&archive)
+	w.WriteHeader(&tar.Header{Name: "tree/leaf", Mode: 0o644, Size: 5})
+	io.WriteString(w, "green")
+	w.Close()
+	if response, text := s.ask("POST", "/v1/tree?sessionId=up", archive.String(), "Content-Type", kind); response.StatusCode != 200 {
+		t.Errorf("%s: %s", response.Status, text)
+	}
+	if _, text := s.ask("GET", "/v1/files/content?sessionId=up&path=tree/leaf", "", "Accept", kind); text != "green" {
+		t.Errorf("the leaf is %q", text)
+	}
+	for path, want := range map[string]string{
+		"/v1/files/content?sessionId=up&pat=x":                 `there is no parameter`,
+		"/v1/files/content?sessionId=up":                       `path`,
+		"/v1/files/content?sessionId=up&path=b/data&replaces=": `"code":10`,
+		"/v1/files/content?sessionId=up&path=b/data&size=7":    `7`,
+	} {
+		if response, text := s.ask("POST", path, content, "Content-Type", kind); response.StatusCode < 400 || !strings.Contains(text, want) {
+			t.Errorf("%s: %s: %s", path, response.Status, text)
+		}
+	}
+	if _, text := s.ask("GET", "/v1/files/content?sessionId=up&path=b/data", "", "Accept", kind); text != content {
+		t.Error("an upload that was refused changed the file")
 	}
 }
 

@@ -30,8 +30,9 @@ import (
 	"github.com/toolserver/toolserver/internal/version"
 )
 
-// Serve serves until a signal comes, and then ends in peace.
-func Serve(c *config.Config) error {
+// Serve serves until a signal comes, and then ends in peace. Where there are recordings, it
+// answers calls from them and runs nothing.
+func Serve(c *config.Config, recordings ...string) error {
 	setGC()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -40,6 +41,11 @@ func Serve(c *config.Config) error {
 	defer flush()
 	logOthers(logger)
 
+	replays := len(recordings) > 0
+	if replays {
+		c.Sandbox.Mode = config.SandboxOff // nothing is to be confined
+		c.Policy.File = ""
+	}
 	if err := c.CheckOpenNetwork(); err != nil {
 		return err
 	}
@@ -75,10 +81,18 @@ func Serve(c *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if replays {
+		c.State.Engine = config.StateMemory
+	}
 	if err := c.FillIn(); err != nil {
 		return err
 	}
-	server, err := newWith(access, auth.Local.Name, c, openState(c, logger), logger, metrics, tracer)
+	var server *service.Server
+	if replays {
+		server, err = newReplay(access, c, recordings, logger, metrics, tracer)
+	} else {
+		server, err = newWith(access, auth.Local.Name, c, openState(c, logger), logger, metrics, tracer)
+	}
 	if err != nil {
 		return err
 	}
@@ -114,7 +128,7 @@ func Serve(c *config.Config) error {
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", overHTTP.address),
-		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", placeOf(&c.State)),
+		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", placeOf(&c.State)), zap.Strings("replay", recordings),
 		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
 	if (!endpoint.IsLocal(c.Listen) || !c.HTTP.Off() && !endpoint.IsLocal(c.HTTP.Listen)) && c.TLS.Off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")

@@ -6,6 +6,7 @@ package service
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -256,7 +257,7 @@ func (c *insideConn) NewStream(ctx context.Context, about *grpc.StreamDesc, meth
 		end()
 		return nil, err
 	}
-	return &insideStream{stream, end, !about.ServerStreams}, nil
+	return &insideStream{stream, end, !about.ServerStreams, !about.ClientStreams}, nil
 }
 
 // insideStream is a stream that ends when its caller has the last message.
@@ -264,6 +265,17 @@ type insideStream struct {
 	grpc.ClientStream
 	end    func()
 	single bool // there is one message
+	asks   bool // with one message
+}
+
+// SendMsg does as that of a connection over the network: where the call has ended before its
+// one message came, receiving tells why.
+func (s *insideStream) SendMsg(message any) error {
+	err := s.ClientStream.SendMsg(message)
+	if s.asks && errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 func (s *insideStream) RecvMsg(message any) error {

@@ -51,6 +51,7 @@ import (
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/quota"
+	"github.com/toolserver/toolserver/internal/recording"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -139,6 +140,10 @@ type Config struct {
 	// StopFile, if set, is where emergency stops are kept, so that they outlive the
 	// server.
 	StopFile string
+
+	// Replay, if set, is what calls are answered from: nothing runs. Its tools are those of
+	// the registry, which [OfferRecorded] fills.
+	Replay *recording.Recording
 
 	// Version is what the server tells about itself.
 	Version string
@@ -253,7 +258,11 @@ func New(config Config) (*Server, error) {
 	s.inside = newInside(s.grpc, links, handler, int(config.Wire.WithDefaults().MaxMessageBytes))
 
 	tools := &toolService{server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor}
-	pb.RegisterToolServiceServer(s.inside, tools)
+	if config.Replay != nil {
+		pb.RegisterToolServiceServer(s.inside, &replayService{tools, newRecorded(config.Replay)})
+	} else {
+		pb.RegisterToolServiceServer(s.inside, tools)
+	}
 	pb.RegisterDialectServiceServer(s.inside, &dialectService{tools: tools})
 	limits := config.Files.WithDefaults()
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: s.space}
@@ -305,7 +314,7 @@ func (s *Server) admissionConfig() admission.Config {
 
 // links is the chain that every call passes, the outermost link first.
 func (s *Server) links() []link {
-	return []link{
+	links := []link{
 		recoverPanics(s.config.Logger), // outermost: a panic ends one call
 		s.meters.link(),                // around all that makes a status
 		telemetry(s.config.Logger, s.meters, &s.underWay, s.overQuota), // what is known of the call; refusals are counted
@@ -313,8 +322,11 @@ func (s *Server) links() []link {
 		onEntry(s.addressee),          // is it for this server
 		s.calls.link(s.refuseStopped), // unless they were stopped, now or later
 		endKeptOpen(s.closing),        // what only waits ends with the server
-		onMessage(s.admit),            // may this call run
 	}
+	if s.config.Replay != nil {
+		links = append(links, onEntry(notReplayed), onMessage(s.openReplayed)) // is there an answer, and where
+	}
+	return append(links, onMessage(s.admit)) // may this call run
 }
 
 // firstCallers is how long those who came while the server started have it to themselves

@@ -190,6 +190,7 @@ func executionAt(x *executor.Execution, info executor.Info) *pb.Execution {
 func executionWithResult(x *executor.Execution) *pb.Execution {
 	info := x.Info()
 	m := executionAt(x, info)
+	m.InputJson = output.ValidText(string(x.Input()))
 	if o := &x.Order; o.Verdict.Rule != "" {
 		m.Verdict = verdictToProto(&o.Verdict, o.Policy)
 		if o.Verdict.Action != policy.Deny {

@@ -190,6 +190,10 @@ type Execution struct {
 	Effects []*JudgedEffect `protobuf:"bytes,19,rep,name=effects,proto3" json:"effects,omitempty"`
 	// How many effects are not among them, for there are too many to keep.
 	MoreEffects uint32 `protobuf:"varint,20,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
+	// What the tool was given, as JSON: in its canonical form where the tool could read it,
+	// and with the secrets masked that are masked in results. Empty where it has more than
+	// 256 KiB, or the server that ran the call is gone. Only GetExecution and Cancel fill it.
+	InputJson string `protobuf:"bytes,110,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// The tenant of that principal; empty for the default tenant.
 	Tenant string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Whom the principal acted for, if not for itself.
@@ -375,6 +379,13 @@ func (x *Execution) GetMoreEffects() uint32 {
 	return 0
 }
 
+func (x *Execution) GetInputJson() string {
+	if x != nil {
+		return x.InputJson
+	}
+	return ""
+}
+
 func (x *Execution) GetTenant() string {
 	if x != nil {
 		return x.Tenant
@@ -393,7 +404,7 @@ var File_toolserver_v1_execution_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\n" +
-	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1atoolserver/v1/policy.proto\"\xc1\a\n" +
+	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1atoolserver/v1/policy.proto\"\xe0\a\n" +
 	"\tExecution\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
@@ -419,7 +430,9 @@ const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\bfinished\x18\x11 \x01(\v2\x17.toolserver.v1.FinishedR\bfinished\x120\n" +
 	"\averdict\x18\x12 \x01(\v2\x16.toolserver.v1.VerdictR\averdict\x125\n" +
 	"\aeffects\x18\x13 \x03(\v2\x1b.toolserver.v1.JudgedEffectR\aeffects\x12!\n" +
-	"\fmore_effects\x18\x14 \x01(\rR\vmoreEffects\x12\x16\n" +
+	"\fmore_effects\x18\x14 \x01(\rR\vmoreEffects\x12\x1d\n" +
+	"\n" +
+	"input_json\x18n \x01(\tR\tinputJson\x12\x16\n" +
 	"\x06tenant\x182 \x01(\tR\x06tenant\x12 \n" +
 	"\fon_behalf_of\x18\x1a \x01(\tR\n" +
 	"onBehalfOf*\x89\x01\n" +
