@@ -381,26 +381,28 @@ var errTooMuch = errors.New("too much to be covered")
 
 // remember has what a file is stay covered, whatever it is called later.
 func (r *Runner) remember(path string) {
-	if info, err := os.Lstat(path); err == nil {
+	if isDir(path) {
+		return // what is in it is looked at
+	}
+	if file, err := identity(path); err == nil {
 		r.jailing.Lock()
 		defer r.jailing.Unlock()
 		if r.covered == nil {
-			r.covered = make(map[any]bool)
+			r.covered = make(map[fileIdentity]bool)
 		}
-		r.covered[identity(info)] = true
+		r.covered[file] = true
 	}
 }
 
-// wasCovered reports whether a file was covered under another name. Directories may
-// be made anew with the number of another: of them it is not remembered.
+// wasCovered reports whether a file was covered under another name.
 func (r *Runner) wasCovered(path string) bool {
 	r.jailing.Lock()
 	defer r.jailing.Unlock()
 	if len(r.covered) == 0 {
 		return false
 	}
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode().IsRegular() && r.covered[identity(info)]
+	file, err := identity(path)
+	return err == nil && r.covered[file]
 }
 
 // versionOf tells files from those that take their names: what replaces a file, from
@@ -409,8 +411,8 @@ func versionOf(lists ...[]string) string {
 	var b strings.Builder
 	for _, list := range lists {
 		for _, path := range list {
-			if info, err := os.Lstat(path); err == nil {
-				fmt.Fprintf(&b, "%v ", identity(info))
+			if file, err := identity(path); err == nil {
+				fmt.Fprintf(&b, "%v ", file)
 			}
 		}
 	}

@@ -5,7 +5,6 @@ package command
 
 import (
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,13 +18,19 @@ func openNoLinks(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// identity tells a file from all others there are.
-func identity(info os.FileInfo) [2]uint64 {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return [2]uint64{}
+// A fileIdentity tells a file from all others there are, and from those that were: the number of
+// an inode is given to the next file, often at once.
+type fileIdentity struct {
+	device, inode uint64
+	born          int64 // 0 where the file system does not know
+}
+
+func identity(path string) (fileIdentity, error) {
+	var stat unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &stat); err != nil {
+		return fileIdentity{}, err
 	}
-	return [2]uint64{uint64(stat.Dev), stat.Ino}
+	return fileIdentity{unix.Mkdev(stat.Dev_major, stat.Dev_minor), stat.Ino, stat.Btime.Sec*1e9 + int64(stat.Btime.Nsec)}, nil
 }
 
 // pristine reports whether a directory is as it was made: empty, for its owner alone, and

@@ -9,6 +9,14 @@ import "os"
 
 func openNoLinks(path string) (*os.File, error) { return os.Open(path) }
 
-func identity(info os.FileInfo) int64 { return info.ModTime().UnixNano() }
+type fileIdentity int64
+
+func identity(path string) (fileIdentity, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0, err
+	}
+	return fileIdentity(info.ModTime().UnixNano()), nil
+}
 
 func pristine(string) bool { return false }

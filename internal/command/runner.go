@@ -131,10 +131,10 @@ type Runner struct {
 	spaces  [2]*sandbox.Space // with the network of their own, and with that of the machine
 	spaced  bool              // there are no more
 	jailing sync.Mutex
-	jails   []*keptJail  // the oldest first
-	unused  []unusedJail // the oldest first; guarded by jailing
-	noJails bool         // none is kept any more; guarded by jailing
-	covered map[any]bool // what files are that were kept from commands; guarded by jailing
+	jails   []*keptJail           // the oldest first
+	unused  []unusedJail          // the oldest first; guarded by jailing
+	noJails bool                  // none is kept any more; guarded by jailing
+	covered map[fileIdentity]bool // what files are that were kept from commands; guarded by jailing
 
 	proxy *egress.Proxy // to hosts; nil before the first; guarded by mu
 

@@ -79,8 +79,8 @@ func (p *process) tellChanges(ctx context.Context) (made []string, err error) {
 	events := make([]protocol.FileEvent, 0, len(changes))
 	for _, path := range slices.Sorted(maps.Keys(changes)) {
 		events = append(events, protocol.FileEvent{URI: p.uri(path), Type: changes[path]})
-		if p.deny != nil && changes[path] == protocol.FileChangeTypeCreated && p.deny.Denies(path) {
-			return nil, errStale // what it must not see was covered when it began
+		if p.deny != nil && p.deny.Denies(path) {
+			return nil, errStale // what it must not see was covered when it began: another file in its place is not
 		}
 		if changes[path] == protocol.FileChangeTypeCreated && p.server.languageOf(path) != "" {
 			made = append(made, path)

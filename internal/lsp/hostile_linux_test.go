@@ -196,10 +196,17 @@ func TestConfinement(t *testing.T) {
 	if hover.Text != "wrote its own" {
 		t.Errorf("it could do:\n%s", hover.Text)
 	}
-	// Nor what is made while it runs.
+	// Nor what is made while it runs, also in the place of what was covered.
 	k.write("later.fake", "hidden\n")
 	if hover, err = k.asker.Hover(t.Context(), cat); err != nil || hover.Text != "wrote its own" {
 		t.Errorf("it could do:\n%+v, %v", hover, err)
+	}
+	if err := os.Remove(filepath.Join(k.dir, "later.fake")); err != nil {
+		t.Fatal(err)
+	}
+	k.write("later.fake", "hidden again\n")
+	if hover, err = k.asker.Hover(t.Context(), cat); err != nil || hover.Text != "wrote its own" {
+		t.Errorf("it could do, when a file took the place of one:\n%+v, %v", hover, err)
 	}
 	if _, err := os.Stat(filepath.Join(k.dir, "planted")); err == nil {
 		t.Error("the workspace has what it wrote")

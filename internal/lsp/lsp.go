@@ -47,8 +47,11 @@ func (c Config) WithDefaults() Config {
 func (c Config) table() []Server {
 	list := slices.Clone(c.Servers)
 	for _, d := range Defaults() {
-		if !slices.ContainsFunc(list, func(s Server) bool { return s.Name == d.Name }) {
+		switch at := slices.IndexFunc(list, func(s Server) bool { return s.Name == d.Name }); {
+		case at < 0 && !d.runsWorkspace:
 			list = append(list, d)
+		case at >= 0 && list[at].standsForDefault() && !list[at].Off:
+			list[at] = d
 		}
 	}
 	return slices.DeleteFunc(list, func(s Server) bool { return s.Off })

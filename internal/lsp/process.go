@@ -167,7 +167,11 @@ func (p *process) initialize(ctx context.Context, program string) error {
 	if err := protocol.Unmarshal(capabilities, &params.Capabilities); err != nil {
 		return err
 	}
-	if options := p.server.options(program); options != nil {
+	options, err := p.server.options(program)
+	if err != nil {
+		return err
+	}
+	if options != nil {
 		text, err := json.Marshal(options)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ package lsp
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -17,7 +18,7 @@ import (
 )
 
 // A Server is a language server of the operator's table. Nothing in a workspace can name
-// another program.
+// another program, but for those of servers that an operator has to name for that reason.
 type Server struct {
 	Name string `yaml:"name"`
 
@@ -37,9 +38,13 @@ type Server struct {
 
 	// Off leaves one of Defaults out.
 	Off bool `yaml:"off"`
+
+	// runsWorkspace says that a workspace can have the server run its own programs:
+	// toolchains, wrappers of compilers, builds. An operator names such a one to have it.
+	runsWorkspace bool
 }
 
-// Defaults returns the servers that are used where their programs are found.
+// Defaults returns the servers that are known, which are used where their programs are found.
 func Defaults() []Server {
 	return []Server{
 		{
@@ -62,7 +67,7 @@ func Defaults() []Server {
 			Languages: map[string][]string{"python": {".py", ".pyi"}},
 		},
 		{
-			Name: "rust-analyzer", Command: []string{"rust-analyzer"},
+			Name: "rust-analyzer", Command: []string{"rust-analyzer"}, runsWorkspace: true,
 			Languages: map[string][]string{"rust": {".rs"}},
 			// A check would build, which is to write, and run what the workspace says.
 			Options: map[string]any{"checkOnSave": false, "cargo": map[string]any{"buildScripts": map[string]any{"enable": false}}, "procMacro": map[string]any{"enable": false}},
@@ -72,7 +77,7 @@ func Defaults() []Server {
 			Languages: map[string][]string{"c": {".c", ".h"}, "cpp": {".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"}},
 		},
 		{
-			Name: "jdtls", Command: []string{"jdtls"},
+			Name: "jdtls", Command: []string{"jdtls"}, runsWorkspace: true,
 			Languages: map[string][]string{"java": {".java"}},
 		},
 		{
@@ -101,8 +106,10 @@ func (c Config) Check(fault func(key, format string, args ...any)) {
 			}
 			continue
 		}
-		switch {
-		case len(s.Command) == 0 || s.Command[0] == "":
+		if s.standsForDefault() && known {
+			continue
+		}
+		if len(s.Command) == 0 || s.Command[0] == "" {
 			fault(key+".command", "it is missing: name the program, and its arguments")
 		}
 		if len(s.Languages) == 0 {
@@ -118,6 +125,9 @@ func (c Config) Check(fault func(key, format string, args ...any)) {
 		}
 	}
 }
+
+// standsForDefault reports whether the operator named a known server, and nothing of it.
+func (s *Server) standsForDefault() bool { return len(s.Command) == 0 && len(s.Languages) == 0 }
 
 // languageOf returns the name of the language of a file; "" where the server is not asked
 // about it.
@@ -136,6 +146,11 @@ func (s *Server) languageOf(path string) string {
 // serverFor returns the server of a file, and its program.
 func (s *Set) serverFor(path string) (server *Server, program string, err error) {
 	var missing []string
+	for _, d := range Defaults() {
+		if d.runsWorkspace && d.languageOf(path) != "" {
+			missing = append(missing, fmt.Sprintf("%s is used where the operator names it in code.servers, for a workspace can have it run programs", d.Name))
+		}
+	}
 	for i := range s.table {
 		server := &s.table[i]
 		if server.languageOf(path) == "" {
@@ -182,17 +197,23 @@ func (s *Set) endings() string {
 	return strings.Join(all, ", ")
 }
 
+// errNoTypeScript says that a server would run the TypeScript of a workspace.
+var errNoTypeScript = errors.New("there is no TypeScript beside it, and that of a workspace is a program which is not run: the operator installs typescript beside typescript-language-server, or names its tsserver.js in options.tsserver.path of code.servers")
+
 // options returns what a server is told when it begins. The TypeScript beside its server
 // is used, and not that of a workspace: that would be a program which the workspace names.
-func (s *Server) options(program string) map[string]any {
+func (s *Server) options(program string) (map[string]any, error) {
 	own, _ := s.Options["tsserver"].(map[string]any)
+	if s.Name != "typescript-language-server" || own["path"] != nil {
+		return s.Options, nil
+	}
 	real, err := filepath.EvalSymlinks(program)
-	if s.Name != "typescript-language-server" || own["path"] != nil || err != nil {
-		return s.Options
+	if err != nil {
+		return nil, err
 	}
 	beside := filepath.Join(filepath.Dir(real), "..", "..", "typescript", "lib", "tsserver.js")
 	if _, err := os.Stat(beside); err != nil {
-		return s.Options
+		return nil, errNoTypeScript
 	}
 	options := map[string]any{"tsserver": map[string]any{"path": beside}}
 	maps.Copy(options["tsserver"].(map[string]any), own)
@@ -201,7 +222,7 @@ func (s *Server) options(program string) map[string]any {
 			options[name] = value
 		}
 	}
-	return options
+	return options, nil
 }
 
 // section returns the part of the settings that a server asks for by a dotted name; nil
