@@ -111,7 +111,7 @@ func (a *Asker) askServer(ctx context.Context, server *Server, program string, f
 				}
 			}
 		}
-		about.Server, about.Unwatched = server.Name, p.unknown
+		about.Server, about.Unwatched = server.Name, p.unwatched()
 		about.Indexing, _ = p.client.busy()
 		return nil
 	})

@@ -128,7 +128,7 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 		if err := q.whatIf(names, texts, &answer); err != nil {
 			return err
 		}
-		answer.Server, answer.Unwatched = server.Name, p.unknown
+		answer.Server, answer.Unwatched = server.Name, p.unwatched()
 		answer.Indexing, _ = p.client.busy()
 		return nil
 	})

@@ -331,9 +331,8 @@ func (b *builder) read(path string) (workspace.File, error) {
 		return file, err
 	}
 	b.mu.Lock()
-	d := b.docs[path]
-	b.mu.Unlock()
-	if d != nil && d.file.Version != file.Version {
+	defer b.mu.Unlock()
+	if d := b.docs[path]; d != nil && d.file.Version != file.Version {
 		return file, stale(path)
 	}
 	return file, nil
