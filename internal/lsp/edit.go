@@ -216,7 +216,10 @@ func (q *question) edit(change *protocol.WorkspaceEdit) (*Edit, error) {
 			return nil, err
 		}
 	}
-	changed := q.changes.pending()
+	changed, missed := q.changes.pending()
+	if missed && len(b.edits) > 0 {
+		return nil, stale("A file")
+	}
 	for _, path := range slices.Sorted(maps.Keys(b.edits)) {
 		f := b.edits[path]
 		if changed[path] {
