@@ -4,6 +4,7 @@
 package audit
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -48,7 +49,7 @@ func (l *Log) Search(ctx context.Context, q Query) (found []Found, next uint64, 
 	}
 	text, searched := []byte(strings.ToLower(q.Text)), 0
 	for _, name := range slices.Backward(files) {
-		err := backward(ctx, name, func(line []byte) bool {
+		err := backward(ctx, name, q.Before, func(line []byte) bool {
 			var r Record
 			if json.Unmarshal(line, &r) != nil || q.Before > 0 && r.Seq >= q.Before {
 				return true
@@ -160,8 +161,9 @@ func globbed(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// backward calls take with the lines of a file, the last first, until it returns false.
-func backward(ctx context.Context, name string, take func(line []byte) bool) error {
+// backward calls take with the lines of a file, the last first, until it returns false. With
+// a number, it begins before the records that are not below it.
+func backward(ctx context.Context, name string, before uint64, take func(line []byte) bool) error {
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it went when a newer one was full
@@ -173,6 +175,9 @@ func backward(ctx context.Context, name string, take func(line []byte) bool) err
 	at, err := wholeLines(file)
 	if err != nil {
 		return err
+	}
+	if before > 0 {
+		at = below(file, at, before)
 	}
 	var rest []byte // the beginning of it is still to be read
 	for at > 0 {
@@ -203,4 +208,33 @@ func backward(ctx context.Context, name string, take func(line []byte) bool) err
 		take(line)
 	}
 	return nil
+}
+
+// below returns where the records of a file end that are below a number: they are in order.
+func below(file io.ReaderAt, size int64, number uint64) int64 {
+	begin, end := int64(0), size // those before begin are, those from end on are not
+	for begin < end {
+		middle := begin + (end-begin)/2
+		from := max(begin, middle-1) // a line that begins at middle is one after it
+		lines := bufio.NewScanner(io.NewSectionReader(file, from, size-from))
+		lines.Buffer(nil, maxLine+1)
+		next, is := from, false
+		for first := from < middle; lines.Scan() && next < end; first = false {
+			next += int64(len(lines.Bytes())) + 1
+			var r struct{ Seq uint64 }
+			if !first && json.Unmarshal(lines.Bytes(), &r) == nil && r.Seq > 0 {
+				is = r.Seq < number
+				break
+			}
+		}
+		switch {
+		case lines.Err() != nil:
+			return size // all of it is read
+		case is:
+			begin = next
+		default:
+			end = middle
+		}
+	}
+	return begin
 }

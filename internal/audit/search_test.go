@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -69,5 +71,41 @@ func TestSearch(t *testing.T) {
 	var none *Log
 	if _, _, err := none.Search(t.Context(), Query{Limit: 1}); !errors.Is(err, ErrNoFile) {
 		t.Error(err)
+	}
+}
+
+// counted counts what is read of a file.
+type counted struct {
+	io.ReaderAt
+	bytes int
+}
+
+func (c *counted) ReadAt(p []byte, at int64) (int, error) {
+	n, err := c.ReaderAt.ReadAt(p, at)
+	c.bytes += n
+	return n, err
+}
+
+// TestBelow: where a search goes on is found without reading what was searched before.
+func TestBelow(t *testing.T) {
+	var log strings.Builder
+	ends := []int64{0} // of records, by number
+	for seq := 1; seq <= 300; seq++ {
+		fmt.Fprintf(&log, `{"seq":%d,"step":"finished","reason":%q}`+"\n", seq, strings.Repeat("x", seq*7%500))
+		ends = append(ends, int64(log.Len()))
+		if seq%50 == 0 {
+			log.WriteString("no record\n\n")
+		}
+	}
+	size := int64(log.Len())
+	for number := uint64(1); number <= 301; number++ {
+		if at := below(strings.NewReader(log.String()), size, number); at != ends[number-1] {
+			t.Errorf("those below %d end at %d, not at %d", number, at, ends[number-1])
+		}
+	}
+	large := strings.Repeat(`{"seq":7,"step":"finished"}`+"\n", 1<<20)
+	file := &counted{ReaderAt: strings.NewReader(large)}
+	if at := below(file, int64(len(large)), 7); at != 0 || file.bytes > len(large)/10 {
+		t.Errorf("it is %d, and %d of %d bytes were read", at, file.bytes, len(large))
 	}
 }

@@ -24,7 +24,6 @@ type Span struct {
 // An Action is something that a server offers to do.
 type Action struct {
 	Title, Kind string
-	Preferred   bool
 	Disabled    string // why it cannot be done
 }
 
@@ -67,7 +66,6 @@ func actionOf(one protocol.CommandOrCodeAction) Action {
 		if one.Kind != nil {
 			a.Kind = string(*one.Kind)
 		}
-		a.Preferred = one.IsPreferred != nil && *one.IsPreferred
 		return a
 	case *protocol.Command:
 		return Action{Title: clip(one.Title)}

@@ -89,8 +89,7 @@ func (a *Asker) askServer(ctx context.Context, server *Server, program string, f
 	if err != nil {
 		return about, err
 	}
-	slot := at.slotOf(server, program, a.env)
-	err = slot.ask(ctx, a.env, func(p *process) error {
+	err = at.ask(ctx, server, program, a.env, func(p *process) error {
 		p.questions.RLock()
 		defer p.questions.RUnlock()
 		q := &question{Asker: a, process: p, ctx: ctx, mentions: make(map[uri.URI]*mentioned)}
@@ -111,7 +110,7 @@ func (a *Asker) askServer(ctx context.Context, server *Server, program string, f
 				}
 			}
 		}
-		about.Server, about.Unwatched = server.Name, p.unknown
+		about.Server, about.Unwatched = server.Name, p.unwatched()
 		about.Indexing, _ = p.client.busy()
 		return nil
 	})

@@ -114,7 +114,7 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 		return nil, err
 	}
 	var answer Change
-	err = at.slotOf(server, program, a.env).ask(ctx, a.env, func(p *process) error {
+	err = at.ask(ctx, server, program, a.env, func(p *process) error {
 		q := &question{Asker: a, process: p, ctx: ctx, mentions: make(map[uri.URI]*mentioned)}
 		if !p.settled.Load() {
 			a.await(ctx, p)
@@ -128,7 +128,7 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 		if err := q.whatIf(names, texts, &answer); err != nil {
 			return err
 		}
-		answer.Server, answer.Unwatched = server.Name, p.unknown
+		answer.Server, answer.Unwatched = server.Name, p.unwatched()
 		answer.Indexing, _ = p.client.busy()
 		return nil
 	})
@@ -170,10 +170,12 @@ func (q *question) whatIf(names []string, texts map[string]string, answer *Chang
 	answer.Late = late
 	known := q.all(before)
 
-	// Whatever happens from here on, the server has the texts of the files again in the end.
+	// Whatever happens from here on, the server has the texts of the files again in the end,
+	// or is ended.
 	defer func() {
-		if failed := q.restore(there, missing); err == nil {
-			err = failed
+		if failed := q.restore(there, missing); failed != nil {
+			q.end(failed)
+			err = cmp.Or(err, failed)
 		}
 	}()
 	q.mu.Lock()

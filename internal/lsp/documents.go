@@ -114,6 +114,13 @@ func (p *process) tellChanges(ctx context.Context) (made []string, err error) {
 	return made, nil
 }
 
+// unwatched reports whether there are files whose changes the server is not told of.
+func (p *process) unwatched() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unknown
+}
+
 // reload gives the server the text of a file that may have changed.
 func (p *process) reload(ctx context.Context, d *document) error {
 	file, text, err := readText(p.files, d.path)

@@ -216,7 +216,10 @@ func (q *question) edit(change *protocol.WorkspaceEdit) (*Edit, error) {
 			return nil, err
 		}
 	}
-	changed := q.changes.pending()
+	changed, missed := q.changes.pending()
+	if missed && len(b.edits) > 0 {
+		return nil, stale("A file")
+	}
 	for _, path := range slices.Sorted(maps.Keys(b.edits)) {
 		f := b.edits[path]
 		if changed[path] {
@@ -331,9 +334,8 @@ func (b *builder) read(path string) (workspace.File, error) {
 		return file, err
 	}
 	b.mu.Lock()
-	d := b.docs[path]
-	b.mu.Unlock()
-	if d != nil && d.file.Version != file.Version {
+	defer b.mu.Unlock()
+	if d := b.docs[path]; d != nil && d.file.Version != file.Version {
 		return file, stale(path)
 	}
 	return file, nil

@@ -115,6 +115,9 @@ func (f *fake) handle(mode string, m fakeMessage) {
 	case "textDocument/definition":
 		f.define(mode, m)
 	case "textDocument/rename":
+		if mode == "waits" {
+			_, _ = os.ReadFile(filepath.Join(f.root, "gate")) // a pipe
+		}
 		f.answer(m, strings.ReplaceAll(renames[mode], "ROOT", "file://"+f.root))
 	case "textDocument/references":
 		f.send(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"I would rather not"}}`)
@@ -156,6 +159,7 @@ func (f *fake) define(mode string, m fakeMessage) {
 
 // renames are what servers would change, by mode.
 var renames = map[string]string{
+	"waits":      `{"changes":{"ROOT/b.fake":[{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":1}},"newText":"x"}]}}`,
 	"outside":    `{"changes":{"ROOT/a.fake":[{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":1}},"newText":"x"}],"file:///etc/passwd":[{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":0}},"newText":"root"}]}}`,
 	"up":         `{"changes":{"ROOT/../b.fake":[{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":0}},"newText":"x"}]}}`,
 	"overlaps":   `{"changes":{"ROOT/a.fake":[{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":3}},"newText":"x"},{"range":{"start":{"line":0,"character":2},"end":{"line":0,"character":4}},"newText":"y"}]}}`,

@@ -138,7 +138,6 @@ func placesOf(result any) (list []protocol.Location) {
 type Text struct {
 	About
 	Text string
-	At   Location // what it is about, where that is known
 }
 
 // maxWords is how long such an answer is, in bytes.
@@ -158,9 +157,6 @@ func (a *Asker) Hover(ctx context.Context, t Target) (*Text, error) {
 			return err
 		}
 		answer.Text = words(hover.Contents)
-		if hover.Range != nil {
-			answer.At, _ = q.location(q.uri(d.path), *hover.Range)
-		}
 		return nil
 	})
 	answer.About = about
@@ -191,7 +187,7 @@ func words(contents any) string {
 
 // A Completion is what could be written at a place.
 type Completion struct {
-	Label, Kind, Detail, Text string
+	Label, Kind, Detail string
 }
 
 // Completions are several, the best first.
@@ -249,7 +245,7 @@ func (a *Asker) Completions(ctx context.Context, t Target) (*Completions, error)
 }
 
 func completionOf(item protocol.CompletionItem) Completion {
-	c := Completion{Label: clip(item.Label), Kind: "text", Text: item.Label}
+	c := Completion{Label: clip(item.Label), Kind: "text"}
 	if i := int(item.Kind) - 1; i >= 0 && i < len(completionKinds) {
 		c.Kind = completionKinds[i]
 	}
@@ -257,16 +253,6 @@ func completionOf(item protocol.CompletionItem) Completion {
 		c.Detail = clip(detail)
 	} else if item.LabelDetails != nil {
 		c.Detail = clip(value(item.LabelDetails.Detail) + " " + value(item.LabelDetails.Description))
-	}
-	switch edit := item.TextEdit.(type) {
-	case *protocol.TextEdit:
-		c.Text = edit.NewText
-	case *protocol.InsertReplaceEdit:
-		c.Text = edit.NewText
-	default:
-		if text, ok := item.InsertText.Get(); ok {
-			c.Text = text
-		}
 	}
 	return c
 }

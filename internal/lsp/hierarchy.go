@@ -29,7 +29,6 @@ type Step struct {
 // Steps are several: each before what it leads to.
 type Steps struct {
 	About
-	Of   Symbol // where was begun
 	List []Step
 	More bool // there are more
 }
@@ -66,7 +65,6 @@ func (q *question) calls(s *Steps, direction Direction, at protocol.TextDocument
 	if err != nil || len(items) == 0 {
 		return err
 	}
-	s.Of, _ = q.item(items[0].Name, items[0].Kind, items[0].Detail, protocol.Location{URI: items[0].URI, Range: items[0].SelectionRange})
 	next := func(item protocol.CallHierarchyItem) (calls []protocol.CallHierarchyIncomingCall, err error) {
 		if direction == Callers {
 			return within(q, func(ctx context.Context) ([]protocol.CallHierarchyIncomingCall, error) {
@@ -132,7 +130,6 @@ func (q *question) types(s *Steps, direction Direction, at protocol.TextDocument
 	if err != nil || len(items) == 0 {
 		return err
 	}
-	s.Of, _ = q.item(items[0].Name, items[0].Kind, items[0].Detail, protocol.Location{URI: items[0].URI, Range: items[0].SelectionRange})
 	seen := make(map[protocol.Location]bool)
 	var visit func(item protocol.TypeHierarchyItem, level int) error
 	visit = func(item protocol.TypeHierarchyItem, level int) error {

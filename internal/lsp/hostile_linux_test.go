@@ -160,8 +160,8 @@ func TestServerIsKilled(t *testing.T) {
 func TestServerIsIdle(t *testing.T) {
 	k := newFake(t, lsp.Config{Idle: 50 * time.Millisecond}, "fine")
 	k.find(lsp.Definition, cat)
-	for k.set.Running(k.env.Session) > 0 || len(k.processes()) > 0 {
-		if t.Context().Err() != nil {
+	for deadline := time.Now().Add(time.Minute); k.set.Running(k.env.Session) > 0 || len(k.processes()) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
 			t.Fatal("it still runs")
 		}
 	}
@@ -268,6 +268,56 @@ func TestWrongEdits(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(k.dir, "b.fake")); err == nil {
 		t.Error("b.fake is still there")
+	}
+}
+
+// TestChangesAreLost: where the kernel told of more changes than it keeps, no edit is made of
+// a text that may be an old one.
+func TestChangesAreLost(t *testing.T) {
+	k := newFake(t, lsp.Config{}, "waits")
+	gate := filepath.Join(k.dir, "gate")
+	if err := syscall.Mkfifo(gate, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, err := strconv.Atoi(strings.TrimSpace(string(kept)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error)
+	go func() {
+		_, err := k.asker.Rename(t.Context(), cat, "dog")
+		failed <- err
+	}()
+	open, err := os.OpenFile(gate, os.O_WRONLY, 0) // once the server reads it
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range most + 1 {
+		k.write([]string{"one", "other"}[i%2], "") // what repeats itself is told once
+	}
+	k.write("b.fake", "Changed\n")
+	if err := open.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, text := failure(t, <-failed); code != "stale_file" {
+		t.Errorf("%s: %s", code, text)
+	}
+}
+
+// TestSlotsAreDropped: what was kept for calls with other rules goes with their servers.
+func TestSlotsAreDropped(t *testing.T) {
+	k := newFake(t, lsp.Config{}, "fine")
+	for i := range 8 {
+		k.env.Restrictions = toolstest.Restrictions{Denied: denials{"secret.fake", strconv.Itoa(i)}}
+		k.asker = k.set.For(k.env, nil)
+		k.find(lsp.Definition, cat)
+	}
+	if running, slots := k.set.Running(k.env.Session), k.set.Slots(k.env.Session); running != 4 || slots > running+1 {
+		t.Errorf("%d servers run in %d slots", running, slots)
 	}
 }
 

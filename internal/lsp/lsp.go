@@ -10,13 +10,15 @@
 //
 // Positions are lines and columns in characters, both from one, whatever a server counts in.
 //
-// Locks: that of a [Set] is held to find a session, and no other is taken meanwhile. That of
-// a slot is held while its server starts. Of a server, questions holds off what changes
-// texts for a question, and mu guards what it was told; mu is taken last.
+// Locks: that of a [Set] is held to find a session. A slot is held while its server starts or
+// ends, before the lock of its place is taken, and that before the slot's own mu. Of a server,
+// questions holds off what changes texts for a question, and mu guards what it was told; it
+// is held while the tracker is asked for changes, whose lock is taken last.
 package lsp
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -168,24 +170,39 @@ func (p *place) stop(user string, cause error) (n int) {
 	return n
 }
 
-// slotOf returns the slot of a server for what a call may read.
+// ask has f ask a server for what a call may read.
+func (p *place) ask(ctx context.Context, server *Server, program string, env tools.Env, f func(*process) error) error {
+	at := p.slotOf(server, program, env)
+	defer func() {
+		p.mu.Lock()
+		at.calls--
+		p.mu.Unlock()
+	}()
+	return at.ask(ctx, env, f)
+}
+
+// slotOf returns the slot of a server for what a call may read, which counts as one that
+// asks.
 func (p *place) slotOf(server *Server, program string, env tools.Env) *slot {
 	deny := env.Denial()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, at := range p.slots {
 		if at.server.Name == server.Name && at.deny == deny {
+			at.calls++
 			return at
 		}
 	}
-	at := &slot{place: p, server: server, program: program, deny: deny, starting: make(chan struct{}, 1)}
+	at := &slot{place: p, server: server, program: program, deny: deny, starting: make(chan struct{}, 1), calls: 1}
 	p.slots = append(p.slots, at)
 	return at
 }
 
-// makeRoom ends the server that was asked longest ago, if there are as many as may be.
+// makeRoom ends the server that was asked longest ago, if there are as many as may be. It
+// drops the slots that have none: there is one for whatever calls may not read.
 func (p *place) makeRoom(but *slot) {
 	p.mu.Lock()
+	p.slots = slices.DeleteFunc(p.slots, func(at *slot) bool { return at.calls == 0 && at.isEmpty() })
 	list := slices.Clone(p.slots)
 	p.mu.Unlock()
 	var oldest *slot

@@ -58,7 +58,8 @@ type process struct {
 	changes *subscription
 	client  *client
 
-	// questions is held for reading by questions, and by what changes texts for its own.
+	// questions is held for reading by questions, and for writing by one that gives the
+	// server texts that files do not have. It is taken before commanding, and that before mu.
 	questions sync.RWMutex
 
 	commanding sync.Mutex // held while a command runs, whose edits are collected
@@ -71,6 +72,8 @@ type process struct {
 	unknown  bool                 // there are files whose changes it is not told of
 	changed  time.Time            // when it was last told of a change
 }
+
+var errClosed = errors.New("it closed its standard output")
 
 // start starts a server. A server that dies meanwhile is a [*death].
 func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
@@ -113,7 +116,7 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 		if err := p.conn.Err(); err != nil {
 			p.end(err)
 		} else {
-			p.end(errors.New("it closed its standard output"))
+			p.end(errClosed)
 		}
 	}()
 	p.changes = s.place.files.subscribe() // before it reads anything
@@ -266,7 +269,7 @@ func (p *process) ending() string {
 // stopped reports whether the server was ended for what it said, rather than ended by itself.
 func (p *process) stopped() bool {
 	cause := p.failed.Load()
-	return cause != nil && !errors.Is(*cause, io.EOF) && !errors.Is(*cause, io.ErrUnexpectedEOF) && (*cause).Error() != "it closed its standard output"
+	return cause != nil && !errors.Is(*cause, io.EOF) && !errors.Is(*cause, io.ErrUnexpectedEOF) && !errors.Is(*cause, errClosed)
 }
 
 // tail keeps the end of what a server says of itself.

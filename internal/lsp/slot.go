@@ -29,6 +29,7 @@ type slot struct {
 	program  string
 	deny     tools.Denial
 	starting chan struct{} // holds a value while somebody starts or ends the server
+	calls    int           // that ask; guarded by the place
 
 	mu     sync.Mutex
 	p      *process // nil: none runs
@@ -44,6 +45,13 @@ func (s *slot) current() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.p
+}
+
+// isEmpty reports whether nothing is known of a server: none runs, and none has to rest.
+func (s *slot) isEmpty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.p == nil && (s.broken == nil || time.Now().After(s.until))
 }
 
 func (s *slot) asked() time.Time {

@@ -167,12 +167,6 @@ func (s *Set) serverFor(path string) (server *Server, program string, err error)
 	return nil, "", tools.Failf("no_language_server", "There is no language server for %s: none is known for files of that kind. There are servers for %s; the operator adds others to code.servers.", path, s.endings())
 }
 
-// Handles reports whether there is a language server for a file.
-func (s *Set) Handles(path string) bool {
-	_, _, err := s.serverFor(path)
-	return err == nil
-}
-
 // found returns the servers whose programs are here, by name.
 func (s *Set) found() (list []*Server) {
 	for i := range s.table {

@@ -197,19 +197,20 @@ func (s *subscription) take() (changes map[string]protocol.FileChangeType, misse
 	return changes, missed, t.partial
 }
 
-// pending returns what has changed since the server was last told.
-func (s *subscription) pending() map[string]bool {
+// pending returns what has changed since the server was last told. missed says that anything
+// may have.
+func (s *subscription) pending() (paths map[string]bool, missed bool) {
 	t := s.from
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.begun && !t.closed {
 		t.refresh()
 	}
-	paths := make(map[string]bool, len(s.changes))
+	paths = make(map[string]bool, len(s.changes))
 	for path := range s.changes {
 		paths[path] = true
 	}
-	return paths
+	return paths, s.missed
 }
 
 // refresh notes what has changed until now.

@@ -1,7 +1,9 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package code is the tool that knows source code: symbols, outlines and shapes.
+// Package code is the tool that knows source code. Symbols, outlines and shapes come of its
+// syntax alone; what a name means, what is wrong with a text and what a rename would change
+// are asked of language servers.
 package code
 
 import (

@@ -122,9 +122,7 @@ func (c *call) places(ctx context.Context, asker *lsp.Asker, relation lsp.Relati
 	if p.seen == 0 {
 		p.note("there is none")
 	}
-	if found.More > 0 {
-		p.note(fmt.Sprintf("%d more are left out", found.More))
-	}
+	p.leftOut(found.More)
 	return c.answered(p, found.About)
 }
 
@@ -154,6 +152,7 @@ func (c *call) completions(answer *lsp.Completions, err error) (tools.Result, er
 	if p.seen == 0 {
 		p.note("there is none")
 	}
+	p.leftOut(answer.More)
 	return c.answered(p, answer.About)
 }
 
@@ -173,6 +172,9 @@ func (c *call) steps(answer *lsp.Steps, err error) (tools.Result, error) {
 	}
 	if p.seen == 0 {
 		p.note("there is none")
+	}
+	if answer.More {
+		p.note("there are more, which are left out")
 	}
 	return c.answered(p, answer.About)
 }

@@ -5,6 +5,7 @@ package code_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,6 +69,20 @@ func TestLanguageServer(t *testing.T) {
 		if got := run(t, tool, env, strings.ReplaceAll(test.input, "\n", `\n`)); got != test.want {
 			t.Errorf("%s\ngot\n%s\nwant\n%s", test.input, got, test.want)
 		}
+	}
+}
+
+// TestMoreIsTold: an answer that is cut short says so.
+func TestMoreIsTold(t *testing.T) {
+	var many strings.Builder
+	many.WriteString("package m\n\nfunc Greet() {}\n")
+	for i := range 501 {
+		fmt.Fprintf(&many, "func F%d() { Greet() }\n", i)
+	}
+	env := toolstest.Env(t, map[string]string{"go.mod": "module example.com/m\n\ngo 1.21\n", "many.go": many.String()})
+	got := run(t, withGopls(t), env, `{"operation":"get_callers","symbol_name":"Greet","limit":1,"offset":499}`)
+	if !strings.Contains(got, "(there are more, which are left out)\n") {
+		t.Error(got)
 	}
 }
 

@@ -4,6 +4,7 @@
 package code
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -47,6 +48,13 @@ func (p *page) add(piece func() string) {
 	}
 	p.shown++
 	p.text.WriteString(text)
+}
+
+// leftOut notes that an answer was larger than is kept of it.
+func (p *page) leftOut(more int) {
+	if more > 0 {
+		p.note(fmt.Sprintf("%d more are left out", more))
+	}
 }
 
 // note says what the text alone does not show.

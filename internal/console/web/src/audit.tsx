@@ -7,7 +7,7 @@ import * as api from "./api";
 import { hasRole, sayError, useKeys } from "./store";
 import { caller, clock, visible } from "./words";
 
-const steps = ["proposed", "verdict", "approval", "started", "input", "finished", "violation", "hook", "transfer", "cancelled", "session_created", "session_changed", "session_closed", "granted", "revoked", "stopped", "resumed", "tools_approved", "over_quota", "reloaded"];
+const steps = ["proposed", "verdict", "approval", "started", "input", "finished", "violation", "hook", "transfer", "cancelled", "session_created", "session_changed", "session_closed", "granted", "revoked", "stopped", "resumed", "tools_approved", "agents_served", "over_quota", "reloaded", "opened", "closed", "recovered", "gap", "rotated", "continued"];
 
 // Audit searches the log of everything, and verifies that nobody changed it.
 export function Audit() {

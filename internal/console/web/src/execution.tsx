@@ -28,7 +28,9 @@ export function useExecution(id: string | undefined) {
     if (!id) return;
     let last = "";
     let bytes = 0;
+    held.current = [];
     setEvents([]);
+    setProgress(undefined);
     setFinished(undefined);
     setOutput(false);
     return api.keep(

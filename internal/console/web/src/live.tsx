@@ -32,8 +32,8 @@ export function Live({ parts }: { parts: string[] }) {
     keep((known.current = newest(next)));
   };
   useEffect(() => loadAll(merge), []);
-  usePoll(async () => merge(await changes(known.current)), 1000, []);
-  usePoll(async () => setSessions(await allSessions()), 3000, []);
+  const refused = usePoll(async () => merge(await changes(known.current)), 1000, []);
+  const refusedSessions = usePoll(async () => setSessions(await allSessions()), 3000, []);
 
   const shown = useMemo(() => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -60,6 +60,7 @@ export function Live({ parts }: { parts: string[] }) {
           {[...all.values()].filter((e) => !e.outcome).length} unfinished of {all.size}
         </p>
       </div>
+      {(refused ?? refusedSessions) && <p class="wrong">{visible(refused ?? refusedSessions)}</p>}
       <div class="two">
         <div class="side">
           <div class="filters">
@@ -141,7 +142,7 @@ async function changes(known: Map<string, ExecutionJson>): Promise<ExecutionJson
     try {
       found.set(e.executionId!, (await api.get<GetExecutionResponseJson>(`executions/${api.id(e.executionId)}`)).execution!);
     } catch (err) {
-      if (err instanceof api.Refused && err.status === 404) found.set(e.executionId!, { ...e, outcome: "OUTCOME_LOST" }); // the server was started again
+      if (err instanceof api.Refused && err.status === 404) found.set(e.executionId!, { ...e, outcome: "OUTCOME_LOST" }); // it is no longer kept
     }
   }
   return [...found.values()].filter((e) => known.get(e.executionId!)?.lastSequence !== e.lastSequence || known.get(e.executionId!)?.outcome !== e.outcome);

@@ -87,7 +87,7 @@ export function Judgement({ said }: { said: CheckCallResponseJson }) {
 function Grants() {
   const [grants, setGrants] = useState<ListGrantsResponseJson>({});
   const load = async () => setGrants(await api.get<ListGrantsResponseJson>("grants"));
-  usePoll(load, 3000, []);
+  const refused = usePoll(load, 3000, []);
   const revoke = async (id: string, label: string) => {
     try {
       await api.remove(`grants/${api.id(id)}`);
@@ -100,7 +100,9 @@ function Grants() {
   return (
     <section class="panel">
       <h2>Grants</h2>
-      {!grants.grants?.length ? (
+      {refused ? (
+        <p class="wrong">{visible(refused)}</p>
+      ) : !grants.grants?.length ? (
         <p class="dim">No answer is in force for the rest of a session.</p>
       ) : (
         <div class="scroll" tabIndex={0} role="group" aria-label="Grants">

@@ -16,7 +16,7 @@ export function Status() {
   const [sources, setSources] = useState<ListSourcesResponseJson>({});
   const [agents, setAgents] = useState<ListAgentsResponseJson>({});
   const [stops, setStops] = useState<ListStopsResponseJson>({});
-  usePoll(
+  const refused = usePoll(
     async () => {
       server.set(await api.get<GetServerInfoResponseJson>("server"));
       setSources(await api.get("sources"));
@@ -37,6 +37,7 @@ export function Status() {
           {visible(info.version)} · up for {span(Date.now() - new Date(info.startTime ?? 0).getTime())}
         </p>
       </div>
+      {refused && <p class="wrong">{visible(refused)}</p>}
       {stops.stops?.map((stop) => (
         <p class="alarm">
           {stop.principal === "*" ? "Everybody is stopped" : `${visible(stop.principal)} is stopped`} since {clock(stop.createTime)} by {visible(stop.by)}: {visible(stop.reason)}

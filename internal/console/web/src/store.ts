@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { Refused } from "./api";
 import type { GetServerInfoResponseJson } from "./gen/toolserver/v1/tool_service_pb";
 
 // A Store is a value that parts of the page show.
@@ -53,8 +54,9 @@ export function sayError(err: unknown) {
 }
 
 // usePoll asks again and again while the page is seen, and at once when what it depends on
-// changes.
-export function usePoll(ask: (signal: AbortSignal) => Promise<void>, every: number, depends: unknown[]) {
+// changes. It returns why the server refuses to answer, if it does.
+export function usePoll(ask: (signal: AbortSignal) => Promise<void>, every: number, depends: unknown[]): string | undefined {
+  const [refused, setRefused] = useState<string | undefined>();
   useEffect(() => {
     const stop = new AbortController();
     let timer: ReturnType<typeof setTimeout>;
@@ -63,8 +65,10 @@ export function usePoll(ask: (signal: AbortSignal) => Promise<void>, every: numb
       if (!document.hidden) {
         try {
           await ask(stop.signal);
-        } catch {
+          setRefused(undefined);
+        } catch (err) {
           // The link in the header tells that the server is away; the next time may be better.
+          if (err instanceof Refused && !stop.signal.aborted) setRefused(err.message);
         }
       }
       if (!stop.signal.aborted) timer = setTimeout(run, every);
@@ -76,6 +80,7 @@ export function usePoll(ask: (signal: AbortSignal) => Promise<void>, every: numb
       clearTimeout(timer);
     };
   }, depends);
+  return refused;
 }
 
 // useKeys has keys do something while a component is there: not while a field is edited, and
