@@ -44,7 +44,7 @@ func (e *Engine) Match(ctx context.Context, s Scope, text string, limit int) ([]
 	for wave := range slices.Chunk(files, 64) {
 		results := make([][]Match, len(wave))
 		err := each(ctx, wave, func(i int, path string) error {
-			text, matches, err := e.matchFile(ctx, c, path)
+			text, matches, err := e.matchFile(ctx, c, path, limit+1)
 			if err != nil {
 				unparsed.Add(1)
 				return fatal(ctx, err)
@@ -104,8 +104,9 @@ func (e *Engine) prepare(ctx context.Context, s Scope, text string) (*pattern, [
 	return c, files, err
 }
 
-// matchFile returns the text of a file and where a pattern matches in it.
-func (e *Engine) matchFile(ctx context.Context, c *pattern, path string) ([]byte, []match, error) {
+// matchFile returns the text of a file and where a pattern matches in it, the first
+// ones where there are more than most.
+func (e *Engine) matchFile(ctx context.Context, c *pattern, path string, most int) ([]byte, []match, error) {
 	text, err := e.Read(path)
 	if err != nil || !c.mayMatch(text) {
 		return nil, nil, err
@@ -115,7 +116,7 @@ func (e *Engine) matchFile(ctx context.Context, c *pattern, path string) ([]byte
 		return nil, nil, ErrLimit
 	}
 	if known != nil && len(known.tops) > 1 && len(c.nodes) == 1 {
-		found, ok, err := e.matchParts(ctx, c, text, known.tops)
+		found, ok, err := e.matchParts(ctx, c, text, known.tops, most)
 		if ok || err != nil {
 			return text, found, err
 		}
@@ -127,13 +128,14 @@ func (e *Engine) matchFile(ctx context.Context, c *pattern, path string) ([]byte
 	if known == nil {
 		e.symbols.keep(path, e.symbols.pack(t, 0))
 	}
-	return text, t.matches(c), nil
+	found, err := t.matches(ctx, c, most)
+	return text, found, err
 }
 
 // matchParts is matchFile of the parts of a text that have everything the pattern
 // says literally: to parse a few functions takes less time than to parse all. It
 // reports false where these do not parse by themselves.
-func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, tops []uint32) (found []match, ok bool, err error) {
+func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, tops []uint32, most int) (found []match, ok bool, err error) {
 	type piece struct{ from, to, in uint32 } // of the text; and where it begins in what is parsed
 	var pieces []piece
 	var joined []byte
@@ -170,7 +172,11 @@ func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, tops [
 		s = span{s.start - p.in + p.from, s.end - p.in + p.from}
 		return s, s.end <= p.to
 	}
-	for _, m := range t.matches(c) {
+	all, err := t.matches(ctx, c, most)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range all {
 		at, inside := back(m.span)
 		if !inside {
 			return nil, false, nil
@@ -279,7 +285,11 @@ func (e *Engine) rewriteFile(ctx context.Context, c *pattern, path, replacement 
 	}
 	var after bytes.Buffer
 	at, places := uint32(0), 0
-	for _, m := range t.matches(c) {
+	all, err := t.matches(ctx, c, maxKept)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
 		if m.start < at || m.start == m.end {
 			continue // in the one before
 		}
