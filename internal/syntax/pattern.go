@@ -510,8 +510,9 @@ func (o *offsets) within(s span) bool {
 }
 
 // replaced returns a replacement with what metavariables stand for in a match. Where
-// one stands for nothing, the comma before it goes too.
-func (m match) replaced(text []byte, replacement string) string {
+// one stands for nothing, the comma before it goes too. It ends when it is longer than
+// most.
+func (m match) replaced(text []byte, replacement string, most int) string {
 	var b strings.Builder
 	at := 0
 	for _, place := range metavariable.FindAllStringIndex(replacement, -1) {
@@ -526,7 +527,11 @@ func (m match) replaced(text []byte, replacement string) string {
 			}
 			break
 		}
-		b.WriteString(before + v)
+		b.WriteString(before)
+		b.WriteString(v)
+		if b.Len() > most {
+			break
+		}
 	}
 	return b.String() + replacement[at:]
 }
