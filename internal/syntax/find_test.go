@@ -90,11 +90,11 @@ func TestWalk(t *testing.T) {
 			t.Fatalf("step %d, %+v: got\n%s\nand a new engine finds\n%s", step, query, strings.Join(names(got), "\n"), strings.Join(names(want), "\n"))
 		}
 		pattern := fmt.Sprintf("name%d($$$)", rng.IntN(8))
-		matched, _, err := e.Match(t.Context(), syntax.Scope{Language: "go"}, pattern, 1000)
+		matched, _, err := e.Match(t.Context(), syntax.Scope{Language: "go"}, pattern, 0, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, _, err := freshEngine(t, dir).Match(t.Context(), syntax.Scope{Language: "go"}, pattern, 1000); err != nil || fmt.Sprint(matched) != fmt.Sprint(again) {
+		if again, _, err := freshEngine(t, dir).Match(t.Context(), syntax.Scope{Language: "go"}, pattern, 0, 1000); err != nil || fmt.Sprint(matched) != fmt.Sprint(again) {
 			t.Fatalf("step %d, %s: got %v and a new engine %v, %v", step, pattern, matched, again, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode"
 )
 
@@ -22,7 +23,9 @@ type pattern struct {
 	nodes    []*part // several stand in a row
 	literals []string
 	chains   []*regexp.Regexp // of names that a dot connects, as they can be written
-	names    map[string]bool
+	names    map[string]int   // how often each is there
+	branches int              // how many parts stand for any number of nodes
+	spent    atomic.Int64     // steps of the whole call
 }
 
 // A part is a node of a pattern.
@@ -33,6 +36,7 @@ type part struct {
 	children []*part
 	variable string // its metavariable: "" for none, "_" for one that is not kept
 	several  bool   // it stands for any number of nodes
+	free     bool   // what came before does not matter for it and for those behind it
 }
 
 const (
@@ -87,7 +91,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 	if err != nil {
 		return nil, err
 	}
-	c := &pattern{language: l, names: make(map[string]bool)}
+	c := &pattern{language: l, names: make(map[string]int)}
 	for _, i := range t.cover(at) {
 		part, err := c.part(t, i, variables, 0)
 		if err != nil {
@@ -101,6 +105,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 	if len(c.nodes) == 0 || anything {
 		return nil, errPattern{"it would match anything: write some code beside the metavariables"}
 	}
+	c.setFree(c.nodes)
 	slices.SortStableFunc(c.literals, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	c.literals = slices.Compact(c.literals)
 	return c, nil
@@ -173,9 +178,11 @@ func (c *pattern) part(t *tree, i int, variables map[string]string, depth int) (
 	text := string(t.of(i))
 	if v, ok := variables[text]; ok {
 		name := strings.TrimLeft(v, "$")
-		p.several = strings.HasPrefix(v, "$$$")
+		if p.several = strings.HasPrefix(v, "$$$"); p.several {
+			c.branches++
+		}
 		if p.variable = cmp.Or(name, "_"); p.variable != "_" {
-			c.names[p.variable] = true
+			c.names[p.variable]++
 		}
 		return p, nil
 	}
@@ -202,6 +209,17 @@ func (c *pattern) part(t *tree, i int, variables map[string]string, depth int) (
 		c.chains = append(c.chains, chain)
 	}
 	return p, nil
+}
+
+// setFree sets what is free of parts in a row, and reports whether all are: no name
+// of them is anywhere else.
+func (c *pattern) setFree(row []*part) bool {
+	free := true
+	for _, p := range slices.Backward(row) {
+		free = c.setFree(p.children) && c.names[p.variable] <= 1 && free
+		p.free = free
+	}
+	return free
 }
 
 // gap is what can stand between two tokens: blanks, and a comment that is not too long.
@@ -243,51 +261,108 @@ type match struct {
 	captures []capture
 }
 
-// maxSteps bounds how long one place is tried: patterns with many $$$ have many ways
-// to match.
-const maxSteps = 200_000
+// Patterns with many $$$ have many ways to match, and a text may have many places to
+// try them. What a plain pattern takes, freeSteps for each node, is not counted.
+const (
+	freeSteps = 8
+	fileSteps = 20_000_000  // in a file
+	callSteps = 500_000_000 // in all files of a call
+	checked   = 1000        // steps until somebody looks whether to go on
+	maxFailed = 1 << 16     // failures that are remembered
+	maxKept   = 1 << 18     // spans that the matches of a file have
+)
 
 // A matcher tries a pattern on a tree.
 type matcher struct {
 	*tree
+	ctx      context.Context
+	pattern  *pattern
 	captures []capture
 	steps    int
-	last     int // the node that the last part of a row matched
+	looked   int // the steps when it was last looked whether to go on
+	err      error
+	failed   map[attempt]bool // rows that do not match
+	last     int              // the node that the last part of a row matched
 }
 
-// matches returns where a pattern matches in a tree, in order.
-func (t *tree) matches(c *pattern) []match {
+// An attempt is where a row of parts is tried: by the first of the nodes, -1 for none,
+// and of the parts.
+type attempt struct {
+	node int
+	part *part
+}
+
+// matches returns where a pattern matches in a tree, in order, and the first ones
+// where there are more than most.
+func (t *tree) matches(ctx context.Context, c *pattern, most int) ([]match, error) {
+	m := &matcher{tree: t, ctx: ctx, pattern: c, failed: make(map[attempt]bool)}
+	return m.all(most)
+}
+
+func (m *matcher) all(most int) ([]match, error) {
 	var found []match
-	m := &matcher{tree: t}
-	anchors := occurrences(t.text, c.literals)
-	for i := range t.nodes {
-		n := &t.nodes[i]
+	c, kept := m.pattern, 0
+	add := func(at span) bool {
+		found = append(found, match{at, slices.Clone(m.captures)})
+		if kept += 1 + len(m.captures); kept > maxKept {
+			m.err = errPattern{"too many places of one file have this shape. Write more code in the pattern, or name other files with path"}
+		}
+		return len(found) < most
+	}
+	anchors := occurrences(m.text, c.literals)
+	for i := range m.nodes {
+		n := &m.nodes[i]
 		if n.flags&isNamed == 0 && c.nodes[0].named || !anchors.within(n.span) {
 			continue
 		}
+		on := true
 		if len(c.nodes) > 1 {
-			found = append(found, m.rows(i, c)...)
-			continue
+			on = m.rows(i, add)
+		} else if m.captures = m.captures[:0]; m.one(i, c.nodes[0]) {
+			on = add(n.span)
 		}
-		m.captures, m.steps = m.captures[:0], 0
-		if m.one(i, c.nodes[0]) {
-			found = append(found, match{n.span, slices.Clone(m.captures)})
+		if m.err != nil {
+			return nil, m.err
+		}
+		if !on {
+			break
 		}
 	}
-	return found
+	return found, nil
 }
 
-// rows returns where parts in a row match among the children of a node.
-func (m *matcher) rows(i int, c *pattern) []match {
-	var found []match
+// rows adds where parts in a row match among the children of a node, until add
+// returns false.
+func (m *matcher) rows(i int, add func(span) bool) bool {
 	list := m.solid(i)
 	for k := range list {
-		m.captures, m.steps = m.captures[:0], 0
-		if m.row(list[k:], c.nodes, true) && len(list) > k {
-			found = append(found, match{span{m.nodes[list[k]].start, m.nodes[m.last].end}, slices.Clone(m.captures)})
+		m.captures = m.captures[:0]
+		if m.row(list[k:], m.pattern.nodes, true) && !add(span{m.nodes[list[k]].start, m.nodes[m.last].end}) {
+			return false
+		}
+		if m.err != nil {
+			return false
 		}
 	}
-	return found
+	return true
+}
+
+// step counts n steps, and reports whether to go on.
+func (m *matcher) step(n int) bool {
+	m.steps += n
+	if m.err != nil || m.steps-m.looked < checked {
+		return m.err == nil
+	}
+	over := m.steps - freeSteps*len(m.nodes)
+	spent := m.pattern.spent.Add(int64(max(0, min(over, m.steps-m.looked))))
+	m.looked = m.steps
+	switch {
+	case m.ctx.Err() != nil:
+		m.err = context.Cause(m.ctx)
+	case over > fileSteps || spent > callSteps:
+		m.err = errPattern{"it has too many ways to match, and trying them takes too long: each $$$ in a row multiplies them. Use fewer $$$, or name a directory or other files with path"}
+	}
+	return m.err == nil
 }
 
 // solid returns the children of a node without comments.
@@ -298,12 +373,13 @@ func (m *matcher) solid(i int) []int {
 			list = append(list, c)
 		}
 	}
+	m.step(len(list))
 	return list
 }
 
 // one reports whether a node is what a part says.
 func (m *matcher) one(i int, p *part) bool {
-	if m.steps++; m.steps > maxSteps {
+	if !m.step(1) {
 		return false
 	}
 	if p.variable != "" {
@@ -325,6 +401,7 @@ func (m *matcher) bind(name string, at span) bool {
 	}
 	for _, c := range m.captures {
 		if c.name == name {
+			m.step(int(at.end-at.start) / 64)
 			return bytes.Equal(m.text[c.start:c.end], m.text[at.start:at.end])
 		}
 	}
@@ -336,12 +413,31 @@ func (m *matcher) bind(name string, at span) bool {
 // not name may stand between, such as a last comma. With more, other nodes may
 // follow.
 func (m *matcher) row(list []int, parts []*part, more bool) bool {
-	if m.steps++; m.steps > maxSteps {
+	if !m.step(1) {
 		return false
 	}
 	if len(parts) == 0 {
 		return more || !slices.ContainsFunc(list, func(i int) bool { return m.nodes[i].flags&isNamed != 0 })
 	}
+	if m.pattern.branches < 2 || !parts[0].free {
+		return m.tried(list, parts, more)
+	}
+	at := attempt{-1, parts[0]}
+	if len(list) > 0 {
+		at.node = list[0]
+	}
+	if m.failed[at] {
+		return false
+	}
+	ok := m.tried(list, parts, more)
+	if !ok && len(m.failed) < maxFailed {
+		m.failed[at] = true
+	}
+	return ok
+}
+
+// tried is row where it is not known that it fails.
+func (m *matcher) tried(list []int, parts []*part, more bool) bool {
 	kept := len(m.captures)
 	p := parts[0]
 	if p.several {
@@ -414,8 +510,9 @@ func (o *offsets) within(s span) bool {
 }
 
 // replaced returns a replacement with what metavariables stand for in a match. Where
-// one stands for nothing, the comma before it goes too.
-func (m match) replaced(text []byte, replacement string) string {
+// one stands for nothing, the comma before it goes too. It ends when it is longer than
+// most.
+func (m match) replaced(text []byte, replacement string, most int) string {
 	var b strings.Builder
 	at := 0
 	for _, place := range metavariable.FindAllStringIndex(replacement, -1) {
@@ -430,7 +527,11 @@ func (m match) replaced(text []byte, replacement string) string {
 			}
 			break
 		}
-		b.WriteString(before + v)
+		b.WriteString(before)
+		b.WriteString(v)
+		if b.Len() > most {
+			break
+		}
 	}
 	return b.String() + replacement[at:]
 }
@@ -442,7 +543,7 @@ func (c *pattern) checkReplacement(replacement string) error {
 		if name == "" {
 			return errPattern{"the replacement has $$$ without a name: write $$$NAME in the pattern and in the replacement"}
 		}
-		if !c.names[name] {
+		if c.names[name] == 0 {
 			return errPattern{fmt.Sprintf("the replacement has %s, which the pattern does not", v)}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/plain"
@@ -23,40 +24,75 @@ type Match struct {
 	Path     string
 	Line     int // from 1
 	EndLine  int
-	Text     string            // of all its lines
-	Captures map[string]string // what metavariables stand for
+	Text     string            // of its first lines, as far as they are shown
+	Captures map[string]string // what metavariables stand for, where it is not too long
 }
+
+// What is told of a match. A line is cut behind what anybody shows of it.
+const (
+	MaxLines   = 8
+	maxLine    = 2000 // bytes
+	maxCapture = 2000
+)
 
 // IsPattern reports whether an error is about the pattern or the replacement.
 func IsPattern(err error) bool { return errors.As(err, new(errPattern)) }
 
 // Match finds code of a shape, in the order of paths. It ends when there are more
-// than limit.
-func (e *Engine) Match(ctx context.Context, s Scope, text string, limit int) ([]Match, Survey, error) {
+// than skip and limit. Of the first ones, which are skipped, it tells only where they are.
+func (e *Engine) Match(ctx context.Context, s Scope, text string, skip, limit int) ([]Match, Survey, error) {
 	var survey Survey
 	c, files, err := e.prepare(ctx, s, text)
 	if err != nil {
 		return nil, survey, err
 	}
 	survey.Files = len(files)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var unparsed atomic.Int64
-	var found []Match
+	var full atomic.Bool
+	var found []Match // of the one whose turn it is
 	for wave := range slices.Chunk(files, 64) {
-		results := make([][]Match, len(wave))
+		done := make([]chan struct{}, len(wave))
+		for i := range done {
+			done[i] = make(chan struct{})
+		}
+		most := skip + limit + 1 - len(found)
 		err := each(ctx, wave, func(i int, path string) error {
-			text, matches, err := e.matchFile(ctx, c, path)
+			defer close(done[i])
+			if full.Load() {
+				return nil
+			}
+			text, matches, err := e.matchFile(ctx, c, path, most)
 			if err != nil {
 				unparsed.Add(1)
-				return fatal(ctx, err)
+				if err = fatal(ctx, err); err != nil {
+					cancel(err) // some wait for their turn
+				}
+				return err
 			}
-			results[i] = tell(path, text, matches)
+			if len(matches) == 0 {
+				return nil
+			}
+			for _, before := range done[:i] {
+				select {
+				case <-before:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			matches = matches[:min(len(matches), skip+limit+1-len(found))]
+			found = append(found, tell(path, text, matches, skip-len(found))...)
+			if len(found) > skip+limit {
+				full.Store(true)
+			}
 			return nil
 		})
-		for _, list := range results {
-			found = append(found, list...)
-		}
 		survey.Unparsed = int(unparsed.Load())
-		if err != nil || len(found) > limit {
+		if full.Load() {
+			return found, survey, nil
+		}
+		if err != nil {
 			return found, survey, err
 		}
 	}
@@ -104,8 +140,9 @@ func (e *Engine) prepare(ctx context.Context, s Scope, text string) (*pattern, [
 	return c, files, err
 }
 
-// matchFile returns the text of a file and where a pattern matches in it.
-func (e *Engine) matchFile(ctx context.Context, c *pattern, path string) ([]byte, []match, error) {
+// matchFile returns the text of a file and where a pattern matches in it, the first
+// ones where there are more than most.
+func (e *Engine) matchFile(ctx context.Context, c *pattern, path string, most int) ([]byte, []match, error) {
 	text, err := e.Read(path)
 	if err != nil || !c.mayMatch(text) {
 		return nil, nil, err
@@ -115,7 +152,7 @@ func (e *Engine) matchFile(ctx context.Context, c *pattern, path string) ([]byte
 		return nil, nil, ErrLimit
 	}
 	if known != nil && len(known.tops) > 1 && len(c.nodes) == 1 {
-		found, ok, err := e.matchParts(ctx, c, text, known.tops)
+		found, ok, err := e.matchParts(ctx, c, text, known.tops, most)
 		if ok || err != nil {
 			return text, found, err
 		}
@@ -127,13 +164,14 @@ func (e *Engine) matchFile(ctx context.Context, c *pattern, path string) ([]byte
 	if known == nil {
 		e.symbols.keep(path, e.symbols.pack(t, 0))
 	}
-	return text, t.matches(c), nil
+	found, err := t.matches(ctx, c, most)
+	return text, found, err
 }
 
 // matchParts is matchFile of the parts of a text that have everything the pattern
 // says literally: to parse a few functions takes less time than to parse all. It
 // reports false where these do not parse by themselves.
-func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, tops []uint32) (found []match, ok bool, err error) {
+func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, tops []uint32, most int) (found []match, ok bool, err error) {
 	type piece struct{ from, to, in uint32 } // of the text; and where it begins in what is parsed
 	var pieces []piece
 	var joined []byte
@@ -170,7 +208,11 @@ func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, tops [
 		s = span{s.start - p.in + p.from, s.end - p.in + p.from}
 		return s, s.end <= p.to
 	}
-	for _, m := range t.matches(c) {
+	all, err := t.matches(ctx, c, most)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range all {
 		at, inside := back(m.span)
 		if !inside {
 			return nil, false, nil
@@ -185,8 +227,8 @@ func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, tops [
 	return found, true, nil
 }
 
-// tell returns matches as others see them.
-func tell(path string, text []byte, found []match) []Match {
+// tell returns matches as others see them; of the first ones only where they are.
+func tell(path string, text []byte, found []match, skip int) []Match {
 	if len(found) == 0 {
 		return nil
 	}
@@ -194,16 +236,38 @@ func tell(path string, text []byte, found []match) []Match {
 	list := make([]Match, len(found))
 	for i, m := range found {
 		first, last := lines.at(m.start), lines.at(max(m.start, m.end-1))
-		end := len(text)
-		if last < len(lines) {
-			end = int(lines[last]) - 1
+		list[i] = Match{Path: path, Line: first, EndLine: last}
+		if i < skip {
+			continue
 		}
-		list[i] = Match{Path: path, Line: first, EndLine: last, Text: string(text[lines[first-1]:end]), Captures: make(map[string]string)}
+		list[i].Captures = make(map[string]string)
 		for _, c := range m.captures {
-			list[i].Captures[c.name] = string(text[c.start:c.end])
+			list[i].Captures[c.name] = string(begun(text[c.start:c.end], maxCapture))
 		}
+		if i > 0 && list[i-1].Text != "" && list[i-1].Line == first && list[i-1].EndLine == last {
+			list[i].Text = list[i-1].Text // a line may have very many
+			continue
+		}
+		var shown [][]byte
+		for n := first; n <= last && n < first+MaxLines; n++ {
+			shown = append(shown, begun(lines.text(text, n), maxLine))
+		}
+		list[i].Text = string(bytes.Join(shown, []byte("\n")))
 	}
 	return list
+}
+
+// begun returns the beginning of a text, and no half character.
+func begun(text []byte, most int) []byte {
+	if len(text) <= most {
+		return text
+	}
+	for k := most; k > most-utf8.UTFMax; k-- {
+		if utf8.RuneStart(text[k]) {
+			return text[:k]
+		}
+	}
+	return text[:most]
 }
 
 // A Change is what a rewrite makes of a file.
@@ -211,13 +275,20 @@ type Change struct {
 	Path   string
 	Old    workspace.File
 	New    []byte
-	Before string // the text without a mark at its beginning
-	After  string
 	Places int
 }
 
-// maxChanged is how many files a rewrite may change.
-const maxChanged = 1000
+// Before returns the text as it is, without a mark at its beginning.
+func (c *Change) Before() string { return string(bytes.TrimPrefix(c.Old.Data, []byte(mark))) }
+
+// After is Before of what is made of it.
+func (c *Change) After() string { return string(bytes.TrimPrefix(c.New, []byte(mark))) }
+
+const (
+	maxChanged = 1000     // files that a rewrite may change
+	maxPlanned = 64 << 20 // bytes of them, as they are and as they would be
+	maxIndent  = 1000     // bytes before the lines of a replacement
+)
 
 // Rewrite returns what replacing code of a shape makes of files. Of matches that
 // lie in each other the outer one is replaced. It changes nothing.
@@ -233,11 +304,21 @@ func (e *Engine) Rewrite(ctx context.Context, s Scope, text, replacement string)
 		return nil, survey, err
 	}
 	results := make([]*Change, len(files))
+	var changed, planned atomic.Int64
 	err = each(ctx, files, func(i int, path string) (err error) {
 		if results[i], err = e.rewriteFile(ctx, c, path, replacement); err != nil {
 			unparsed.Add(1)
+			return fatal(ctx, err)
 		}
-		return fatal(ctx, err)
+		if change := results[i]; change != nil {
+			if changed.Add(1) > maxChanged {
+				return errPattern{fmt.Sprintf("it would change more than %d files, which are the most: name a directory with path", maxChanged)}
+			}
+			if planned.Add(int64(len(change.Old.Data)+len(change.New))) > maxPlanned {
+				return errPattern{fmt.Sprintf("the files that it would change have more than %d MiB, before and after, which are the most: name a directory or a file with path, or write more code in the pattern", maxPlanned>>20)}
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, survey, err
@@ -248,9 +329,6 @@ func (e *Engine) Rewrite(ctx context.Context, s Scope, text, replacement string)
 		if change != nil {
 			changes = append(changes, *change)
 		}
-	}
-	if len(changes) > maxChanged {
-		return nil, survey, errPattern{fmt.Sprintf("it would change %d files, and %d are the most: name a directory with path", len(changes), maxChanged)}
 	}
 	return changes, survey, nil
 }
@@ -279,12 +357,21 @@ func (e *Engine) rewriteFile(ctx context.Context, c *pattern, path, replacement 
 	}
 	var after bytes.Buffer
 	at, places := uint32(0), 0
-	for _, m := range t.matches(c) {
+	lines := linesOf(text)
+	all, err := t.matches(ctx, c, maxKept)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
 		if m.start < at || m.start == m.end {
 			continue // in the one before
 		}
 		after.Write(text[at:m.start])
-		after.WriteString(m.replaced(text, indented(replacement, text[:m.start])))
+		now := m.replaced(text, indented(replacement, text[lines[lines.at(m.start)-1]:m.start]), MaxText-after.Len())
+		if after.Len()+len(now) > MaxText {
+			return nil, errPattern{fmt.Sprintf("with the replacement %s would have more than %d MiB, which are the most: name other files with path, or make the replacement shorter", path, MaxText>>20)}
+		}
+		after.WriteString(now)
 		at = m.end
 		places++
 	}
@@ -301,7 +388,7 @@ func (e *Engine) rewriteFile(ctx context.Context, c *pattern, path, replacement 
 			return nil, errPattern{fmt.Sprintf("with the replacement %s would not parse any more, and nothing is changed. Look at the code that it makes there: line %d", path, firstFlaw(now))}
 		}
 	}
-	change := &Change{Path: path, Old: old, Before: string(text), After: after.String(), Places: places}
+	change := &Change{Path: path, Old: old, Places: places}
 	change.New = append([]byte(nil), old.Data[:len(old.Data)-len(text)]...)
 	change.New = append(change.New, after.Bytes()...)
 	return change, nil
@@ -319,11 +406,11 @@ func firstFlaw(t *tree) int {
 
 // indented returns a replacement of several lines with what its first line is
 // indented by.
-func indented(replacement string, before []byte) string {
+func indented(replacement string, line []byte) string {
 	if !strings.Contains(replacement, "\n") {
 		return replacement
 	}
-	line := before[bytes.LastIndexByte(before, '\n')+1:]
+	line = line[:min(len(line), maxIndent)]
 	indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]
 	return strings.ReplaceAll(replacement, "\n", "\n"+string(indent))
 }

@@ -49,7 +49,7 @@ func TestPatterns(t *testing.T) {
 		{"yaml", "a.yaml", "image: $I", "a:\n  image: x:1\n  name: y\n", []string{"2 I=x:1"}},
 	} {
 		e := engineOf(t, tree(t, map[string]string{c.file: c.code}))
-		found, _, err := e.Match(t.Context(), syntax.Scope{Language: c.language}, c.pattern, 100)
+		found, _, err := e.Match(t.Context(), syntax.Scope{Language: c.language}, c.pattern, 0, 100)
 		if err != nil {
 			t.Errorf("%s: %s: %v", c.language, c.pattern, err)
 			continue
@@ -92,12 +92,12 @@ func TestPatternsThatAreNone(t *testing.T) {
 		strings.Repeat("f(", 300) + "1": "",
 		strings.Repeat("a", 20_000):     "at most",
 	} {
-		_, _, err := e.Match(t.Context(), syntax.Scope{Language: "go"}, pattern, 10)
+		_, _, err := e.Match(t.Context(), syntax.Scope{Language: "go"}, pattern, 0, 10)
 		if err == nil || !syntax.IsPattern(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20s: %v, want %q", pattern, err, want)
 		}
 	}
-	if _, _, err := e.Match(t.Context(), syntax.Scope{Language: "cobol"}, "a", 10); err == nil {
+	if _, _, err := e.Match(t.Context(), syntax.Scope{Language: "cobol"}, "a", 0, 10); err == nil {
 		t.Error("there is no COBOL")
 	}
 	if _, _, err := e.Rewrite(t.Context(), syntax.Scope{Language: "go"}, "foo($A)", "bar($B)"); err == nil || !strings.Contains(err.Error(), "$B") {
@@ -112,11 +112,11 @@ func TestPartsAsWhole(t *testing.T) {
 	for _, pattern := range []string{"errors.New($A)", "if err != nil { return $$$ }", "$A.Lock()", "make($T, $$$)", "func ($R) String() string { $$$ }", "$A == $A"} {
 		e := engineOf(t, dir)
 		scope := syntax.Scope{Language: "go"}
-		whole, _, err := e.Match(t.Context(), scope, pattern, 1e6)
+		whole, _, err := e.Match(t.Context(), scope, pattern, 0, 1e6)
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts, _, err := e.Match(t.Context(), scope, pattern, 1e6)
+		parts, _, err := e.Match(t.Context(), scope, pattern, 0, 1e6)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,6 +149,43 @@ func TestRewrite(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if _, _, err := e.Rewrite(t.Context(), syntax.Scope{Language: "go"}, "foo($A)", "func {"); err == nil || !strings.Contains(err.Error(), "would not parse") {
+		t.Error(err)
+	}
+}
+
+// TestMatchesOfOneLine holds what matches keep to what is shown of them.
+func TestMatchesOfOneLine(t *testing.T) {
+	line := strings.Repeat("foo(1);", 5000)
+	e := engineOf(t, tree(t, map[string]string{"a.js": line, "b.js": line, "c.js": "foo(" + strings.Repeat("\n1,", 20) + "2)\n"}))
+	found, _, err := e.Match(t.Context(), syntax.Scope{Language: "javascript"}, "foo($$$A)", 4990, 20)
+	if err != nil || len(found) != 5011 {
+		t.Fatalf("%d matches, %v", len(found), err)
+	}
+	for i, m := range found {
+		if shown := i >= 4990; len(m.Text) > 2000 || (m.Text != "") != shown || (m.Captures != nil) != shown || (m.Path == "a.js") != (i < 5000) {
+			t.Fatalf("%d: %s, %d bytes, %v", i, m.Path, len(m.Text), m.Captures)
+		}
+	}
+	found, _, err = e.Match(t.Context(), syntax.Scope{Language: "javascript", Path: "c.js"}, "foo($$$A)", 0, 20)
+	if err != nil || len(found) != 1 || strings.Count(found[0].Text, "\n") != syntax.MaxLines-1 || found[0].EndLine != 21 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// TestRewriteOfTooMuch proves that a plan ends where it has too many bytes.
+func TestRewriteOfTooMuch(t *testing.T) {
+	files := make(map[string]string)
+	for i := range 6 {
+		files[fmt.Sprintf("a%d.go", i)] = "package a\n\nvar _ = foo(1)\n\n/*" + strings.Repeat("x", 7<<20) + "*/\n"
+	}
+	files["long/a.go"] = "package a\n\nvar _ = bar(\"" + strings.Repeat("x", 100_000) + "\")\n"
+	e := engineOf(t, tree(t, files))
+	_, _, err := e.Rewrite(t.Context(), syntax.Scope{Language: "go"}, "foo($A)", "baz($A)")
+	if !syntax.IsPattern(err) || !strings.Contains(err.Error(), "64 MiB") {
+		t.Error(err)
+	}
+	_, _, err = e.Rewrite(t.Context(), syntax.Scope{Language: "go"}, "bar($A)", "bar("+strings.Repeat("$A, ", 200)+")")
+	if !syntax.IsPattern(err) || !strings.Contains(err.Error(), "8 MiB") {
 		t.Error(err)
 	}
 }

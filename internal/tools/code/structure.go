@@ -21,9 +21,6 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// maxShape is how many lines of a match are shown.
-const maxShape = 8
-
 // search answers pattern_search.
 func (c *call) search(ctx context.Context) (tools.Result, error) {
 	s, err := scope(c.env, c.in)
@@ -31,14 +28,17 @@ func (c *call) search(ctx context.Context) (tools.Result, error) {
 		return tools.Result{}, err
 	}
 	p := c.page(50)
-	found, survey, err := c.engine.Match(ctx, s, c.in.Pattern, p.offset+p.limit)
+	found, survey, err := c.engine.Match(ctx, s, c.in.Pattern, p.offset, p.limit)
 	if err != nil {
 		return tools.Result{}, err
 	}
 	last := ""
 	for _, m := range found {
 		p.add(func() string {
-			text := numbered(strings.Split(m.Text, "\n"), m.Line, maxShape)
+			text := numbered(strings.Split(m.Text, "\n"), m.Line, syntax.MaxLines)
+			if more := m.EndLine - m.Line + 1 - syntax.MaxLines; more > 0 {
+				text += "… " + count(more, "more line", "more lines") + "\n"
+			}
 			if m.Path != last {
 				text = plain(m.Path) + "\n" + text
 				if p.shown > 0 {
@@ -114,7 +114,7 @@ func (p *plan) diff() string {
 	var b strings.Builder
 	for i := range p.changes {
 		c := &p.changes[i]
-		b.WriteString(udiff.Unified("a/"+plain(c.Path), "b/"+plain(c.Path), c.Before, c.After))
+		b.WriteString(udiff.Unified("a/"+plain(c.Path), "b/"+plain(c.Path), c.Before(), c.After()))
 	}
 	return output.ValidText(b.String())
 }
