@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -17,6 +19,62 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 )
+
+// TestLargeResults: large ends that wait together to be stored are stored all.
+func TestLargeResults(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	open := func(run uint64) *executor.Records {
+		records, err := executor.OpenRecords(t.Context(), executor.RecordsConfig{
+			Engine: engine, Run: run, Key: [16]byte{1}, Retention: time.Hour, HistoryBytes: 64 << 20, Logger: zap.NewNop(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return records
+	}
+	records := open(1)
+	f := newFixture(t, executor.Config{Records: records})
+	sizes := []int{200 << 10, 900 << 10, 200 << 10, 900 << 10, 200 << 10, 900 << 10}
+	begin := make(chan struct{})
+	job := func(i int) *executor.Job {
+		job := f.named(fmt.Sprint("call-", i), byte(i+1), func(context.Context, tools.Sink) (tools.Result, error) {
+			<-begin
+			return tools.TextResult(strings.Repeat("x", sizes[i])), nil
+		})
+		job.ConcurrencySafe = true
+		return job
+	}
+	var all []*executor.Execution
+	for i := range sizes {
+		all = append(all, f.start(job(i)))
+	}
+	close(begin)
+	for _, x := range all {
+		finished(t, x)
+	}
+	records.Close()
+	if n := records.Stats().Dropped; n != 0 {
+		t.Errorf("%d were left out", n)
+	}
+
+	records = open(2)
+	defer records.Close()
+	next := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: f.sessions, Records: records})
+	defer next.Close()
+	for i, x := range all {
+		found, err := next.Find("alice", x.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := finished(t, found); end.Outcome != executor.Succeeded || len(fmt.Sprint(end.Result.Content[0])) != sizes[i] {
+			t.Errorf("call %d: %v %+v", i, end.Outcome, end.Failure)
+		}
+	}
+}
 
 // TestClaims: of many that make the same call at the same time, one runs it; after a
 // restart nobody does, and what ended is told as it was.
