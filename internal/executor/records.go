@@ -475,9 +475,10 @@ func (r *Records) load() {
 			done()
 			return
 		}
-		if found, err := decodeRecord(e.Value); err == nil && !e.Deleted && runOf(found.Number) != r.config.Run {
+		found, err := decodeRecord(e.Value)
+		if (err == nil || errors.Is(err, errNewer)) && !e.Deleted && runOf(found.Number) != r.config.Run {
 			r.found(place{name: callName(e.Key), number: found.Number})
-			if found.Stage == stageEnded {
+			if err == nil && found.Stage == stageEnded {
 				r.mu.Lock()
 				r.ended = append(r.ended, callName(e.Key))
 				r.mu.Unlock()
