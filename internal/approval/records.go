@@ -95,7 +95,10 @@ func (s *Store) Restore(ctx context.Context, logger *zap.Logger) error {
 		return fmt.Errorf("grants cannot be brought back: %w", err)
 	}
 	for _, of := range gone {
-		s.erase(of) // or the next start does
+		stored, err := s.config.Sessions.Recorded(ctx, of) // then it may be there after the next start, and has to have them
+		if err == nil && !stored {
+			s.erase(of) // or the next start does
+		}
 	}
 	return nil
 }

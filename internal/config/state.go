@@ -67,7 +67,10 @@ func (c *Config) validateState(fault FaultFunc) {
 	if c.State.Retention < time.Minute {
 		fault("state.retention", "%s is too short: want at least 1m, or clients that lost their connection find nothing", c.State.Retention)
 	}
-	if c.State.MaxHistory < 1<<20 {
+	switch most := size.Bytes(2 << 30); { // what the engine keeps, 4 GiB, has to hold the rest too
+	case c.State.MaxHistory < 1<<20:
 		fault("state.max_history", "%d bytes are too few: want at least 1MiB", c.State.MaxHistory)
+	case c.State.MaxHistory > most:
+		fault("state.max_history", "%d bytes are too many: want at most 2GiB", c.State.MaxHistory)
 	}
 }

@@ -339,7 +339,7 @@ func compressed(text []byte) []byte {
 // errNewer says that a record is of a later version.
 var errNewer = errors.New("it was stored by a later version of this server")
 
-// decodeRecord is the inverse of encode.
+// decodeRecord is the inverse of encode. With errNewer comes what could be read.
 func decodeRecord(text []byte) (*record, error) {
 	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
 		unpacked, err := gzip.NewReader(bytes.NewReader(text))
@@ -355,7 +355,7 @@ func decodeRecord(text []byte) (*record, error) {
 		return nil, err
 	}
 	if r.Version > recordVersion {
-		return nil, fmt.Errorf("%w: %d, and this one knows %d", errNewer, r.Version, recordVersion)
+		return r, fmt.Errorf("%w: %d, and this one knows %d", errNewer, r.Version, recordVersion)
 	}
 	if r.Stage == stageEnded && r.Outcome <= 0 || r.Outcome > Lost {
 		return nil, fmt.Errorf("outcome %d is unknown", r.Outcome)

@@ -44,8 +44,9 @@ type RecordsConfig struct {
 // Records keep executions where a restart finds them.
 //
 // A call that may change something is claimed before it runs, and its end is stored before
-// anybody sees it: a call id that was claimed is never run again. Calls that only read cost
-// nobody a wait: one goroutine stores their ends behind them, many at a time and in order.
+// anybody sees it: a call id that was claimed is not run again for the retention, as long as
+// it is of the last maxClaims that ended. Calls that only read cost nobody a wait: one
+// goroutine stores their ends behind them, many at a time and in order.
 // Where they come too fast, or too many wait to be stored, some are left out and counted.
 //
 // A claim is an entry by call id. The history is a log of ends, with results and events.
@@ -132,6 +133,9 @@ const (
 	// maxNever bounds what is known of claims that were refused and may be there.
 	maxNever = 10_000
 
+	// loadTime is how long a call waits for what earlier runs recorded.
+	loadTime = 10 * time.Second
+
 	// flushTime is how long Close waits for what is not stored yet.
 	flushTime = 5 * time.Second
 )
@@ -165,6 +169,7 @@ func (r *Records) Close() error {
 	}
 	r.cancel()
 	<-r.written
+	<-r.loaded
 	return nil
 }
 
@@ -348,7 +353,14 @@ func (r *Records) store(next queued) bool {
 	for {
 		if next.ends != nil {
 			r.bytes.Add(-next.bytes)
-			batch = r.addEnd(batch, next.ends)
+			end := r.endOf(next.ends)
+			if len(batch)+len(end) > state.MaxValue {
+				if !r.untilAppended(batch) {
+					return false
+				}
+				batch = nil
+			}
+			batch = append(batch, end...)
 		}
 		if next.claim != nil {
 			claims = append(claims, next)
@@ -363,41 +375,52 @@ func (r *Records) store(next queued) bool {
 		}
 		break
 	}
-	return r.untilStored(batch, claims)
+	return r.untilAppended(batch) && r.untilClaimed(claims)
 }
 
-// addEnd adds the end of an execution to a batch.
-func (r *Records) addEnd(batch []byte, x *Execution) []byte {
+// endOf returns the end of an execution as it stands in a batch; nil where it cannot.
+func (r *Records) endOf(x *Execution) []byte {
 	x.log.mu.Lock()
 	defer x.log.mu.Unlock()
 	events := x.log.events
 	end, ok := events[len(events)-1].Body.(Finished)
 	if !ok {
-		return batch
+		return nil
 	}
 	record := recordOf(x, stageEnded)
 	record.Started = x.started.Round(0)
 	record.ended(events[:len(events)-1], &end, x.ended, events[len(events)-1].Seq, x.executor.config.Mask)
 	text, err := record.encode()
 	if err != nil {
+		r.dropped.Add(1)
 		r.config.Logger.Error("a call cannot be recorded", zap.String("execution", x.ID), zap.Error(err))
-		return batch
+		return nil
 	}
-	return framed(batch, record, text)
+	return framed(nil, record, text)
 }
 
-// untilStored stores a batch and claims, and tries again while the engine is away. It
-// reports false where the records were closed before.
-func (r *Records) untilStored(batch []byte, claims []queued) bool {
+// untilAppended stores a batch, and tries again while the engine is away. It reports false
+// where the records were closed before.
+func (r *Records) untilAppended(batch []byte) bool {
 	for len(batch) > 0 {
 		_, err := r.history.Append(r.ctx, "calls", batch)
-		if err == nil || errors.Is(err, state.ErrTooLarge) {
+		if errors.Is(err, state.ErrTooLarge) { // it is of one call, for others were not added
+			r.dropped.Add(1)
+			r.config.Logger.Error("a call cannot be recorded", zap.Int("bytes", len(batch)), zap.Error(err))
+			break
+		}
+		if err == nil {
 			break
 		}
 		if !r.pause() {
 			return false
 		}
 	}
+	return true
+}
+
+// untilClaimed is untilAppended for claims.
+func (r *Records) untilClaimed(claims []queued) bool {
 	for _, c := range claims {
 		value, err := c.claim.encode()
 		name := nameOf(c.claim.Session, c.claim.CallID)
@@ -452,9 +475,10 @@ func (r *Records) load() {
 			done()
 			return
 		}
-		if found, err := decodeRecord(e.Value); err == nil && !e.Deleted && runOf(found.Number) != r.config.Run {
+		found, err := decodeRecord(e.Value)
+		if (err == nil || errors.Is(err, errNewer)) && !e.Deleted && runOf(found.Number) != r.config.Run {
 			r.found(place{name: callName(e.Key), number: found.Number})
-			if found.Stage == stageEnded {
+			if err == nil && found.Stage == stageEnded {
 				r.mu.Lock()
 				r.ended = append(r.ended, callName(e.Key))
 				r.mu.Unlock()
@@ -517,8 +541,30 @@ func (r *Records) ofNumber(number uint64) (*record, error) {
 	return r.fetch(func() *place { return r.byID[number] })
 }
 
+// awaitLoaded waits until the records of earlier runs are known, which takes a moment after
+// the start, or seconds where the history is large.
+func (r *Records) awaitLoaded() error {
+	select {
+	case <-r.loaded:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(loadTime)
+	defer timer.Stop()
+	select {
+	case <-r.loaded:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%w: the server was just started, and still reads what it recorded before: call again with the same call id", state.ErrUnavailable)
+	case <-r.ctx.Done():
+		return fmt.Errorf("%w: the server is shutting down", state.ErrUnavailable)
+	}
+}
+
 func (r *Records) fetch(find func() *place) (*record, error) {
-	<-r.loaded // which takes a moment after the start, at most
+	if err := r.awaitLoaded(); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	p := find()
 	r.mu.Unlock()

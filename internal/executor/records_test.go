@@ -4,12 +4,15 @@
 package executor_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -17,6 +20,119 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 )
+
+// TestLargeResults: large ends that wait together to be stored are stored all.
+func TestLargeResults(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	open := func(run uint64) *executor.Records {
+		records, err := executor.OpenRecords(t.Context(), executor.RecordsConfig{
+			Engine: engine, Run: run, Key: [16]byte{1}, Retention: time.Hour, HistoryBytes: 64 << 20, Logger: zap.NewNop(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return records
+	}
+	records := open(1)
+	f := newFixture(t, executor.Config{Records: records})
+	sizes := []int{200 << 10, 900 << 10, 200 << 10, 900 << 10, 200 << 10, 900 << 10}
+	begin := make(chan struct{})
+	job := func(i int) *executor.Job {
+		job := f.named(fmt.Sprint("call-", i), byte(i+1), func(context.Context, tools.Sink) (tools.Result, error) {
+			<-begin
+			return tools.TextResult(strings.Repeat("x", sizes[i])), nil
+		})
+		job.ConcurrencySafe = true
+		return job
+	}
+	var all []*executor.Execution
+	for i := range sizes {
+		all = append(all, f.start(job(i)))
+	}
+	close(begin)
+	for _, x := range all {
+		finished(t, x)
+	}
+	records.Close()
+	if n := records.Stats().Dropped; n != 0 {
+		t.Errorf("%d were left out", n)
+	}
+
+	records = open(2)
+	defer records.Close()
+	next := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: f.sessions, Records: records})
+	defer next.Close()
+	for i, x := range all {
+		found, err := next.Find("alice", x.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := finished(t, found); end.Outcome != executor.Succeeded || len(fmt.Sprint(end.Result.Content[0])) != sizes[i] {
+			t.Errorf("call %d: %v %+v", i, end.Outcome, end.Failure)
+		}
+	}
+}
+
+// TestRecordOfALaterVersion: what a later version recorded is told to be that, and is not
+// said to be nothing.
+func TestRecordOfALaterVersion(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	config := executor.RecordsConfig{Engine: engine, Run: 1, Key: [16]byte{1}, Retention: time.Hour, HistoryBytes: 1 << 20, Logger: zap.NewNop()}
+	first, err := executor.OpenRecords(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, executor.Config{Records: first})
+	x := f.start(f.named("call", 1, func(context.Context, tools.Sink) (tools.Result, error) { return tools.TextResult("done"), nil }))
+	finished(t, x)
+	first.Close()
+
+	// The later version had the claim alone: the history is another engine's.
+	claims, err := engine.KV(t.Context(), state.Space{Name: "calls", MaxBytes: 512 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer later.Close()
+	moved, err := later.KV(t.Context(), state.Space{Name: "calls", MaxBytes: 512 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching, done := context.WithCancel(t.Context())
+	claims.Watch(watching, "", func(e state.Entry) {
+		if e.Key == "" {
+			done()
+		} else if _, err := moved.Put(t.Context(), e.Key, bytes.Replace(e.Value, []byte(`{"v":1,`), []byte(`{"v":2,`), 1), 0); err != nil {
+			t.Error(err)
+		}
+	})
+	config.Engine, config.Run = later, 2
+	second, err := executor.OpenRecords(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	next := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: f.sessions, Records: second})
+	defer next.Close()
+	found, err := next.Find("alice", x.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := finished(t, found); end.Outcome != executor.Lost || !strings.Contains(end.Failure.Message, "a later version") {
+		t.Errorf("%v: %+v", end.Outcome, end.Failure)
+	}
+}
 
 // TestClaims: of many that make the same call at the same time, one runs it; after a
 // restart nobody does, and what ended is told as it was.

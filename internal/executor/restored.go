@@ -149,7 +149,7 @@ func (e *Executor) storedIn(owner auth.Owner, sessionID, callID string) (*Execut
 }
 
 // stored returns an execution of an earlier run; nil where nothing is known of it. Of one
-// that was never recorded, its owner is told that it is lost.
+// that was never recorded, or by a later version, its owner is told that it is lost.
 func (e *Executor) stored(owner auth.Owner, id string) (*Execution, error) {
 	number, tag, ok := e.ids.number(id)
 	r := e.config.Records
@@ -160,13 +160,17 @@ func (e *Executor) stored(owner auth.Owner, id string) (*Execution, error) {
 	switch {
 	case err != nil && !errors.Is(err, errNewer):
 		return nil, err
-	case found != nil:
+	case err == nil && found != nil:
 		return e.restore(found), nil
 	case tag != tagOf(owner):
 		return nil, nil
 	}
 	x := e.over(&Execution{ID: id, number: number, unnumbered: true}, 1, time.Time{}, Lost)
 	x.Order.Session.Owner = owner
+	if err != nil {
+		x.finishedBefore(lostCall("lost_unknown", "The execution was one of before the server was last started, and a later version of the server recorded it: this one cannot read that. It is not run again."))
+		return x, nil
+	}
 	x.finishedBefore(lostCall("lost_unknown", "The execution was one of before the server was last started, and nothing is recorded of it: it only read and had not ended, or it ended too long ago. It is not run again."))
 	return x, nil
 }

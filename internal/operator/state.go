@@ -23,8 +23,7 @@ func newState() *cobra.Command {
 		Use:   "state",
 		Short: "Check, back up and restore what a server keeps",
 		Long: `state works on the directory in which a server keeps sessions, calls, grants and
-logs. The server must be stopped. State in a cluster is backed up by the means of
-the cluster: see docs/state.md.
+logs. The server must be stopped.
 
 Each command exits with 0 if all is well, with 1 if the state is damaged, and with
 2 if it could not be looked at.`,

@@ -75,6 +75,9 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 	}
 	defer func() {
 		if err != nil {
+			if s.callRecords != nil {
+				s.callRecords.Close()
+			}
 			s.engine.Close()
 		}
 	}()
@@ -126,7 +129,10 @@ func identify(ctx context.Context, engine state.Engine) (identity, error) {
 	if err := json.Unmarshal(entry.Value, &who); err != nil {
 		return identity{}, fmt.Errorf("what the server is cannot be read: %w", err)
 	}
-	if who.Version > identityVersion || len(who.Key) != 16 {
+	if len(who.Key) != 16 && who.Version <= identityVersion {
+		return identity{}, fmt.Errorf("what the server is cannot be read: its key has %d bytes, and should have 16: restore a backup, or serve with another state.dir", len(who.Key))
+	}
+	if who.Version > identityVersion {
 		return identity{}, fmt.Errorf("it is of version %d, and this server knows %d: serve with a later version, or with another state.dir", who.Version, identityVersion)
 	}
 	who.Run++
@@ -198,7 +204,7 @@ func (s *stored) measure(metrics prometheus.Registerer) {
 			Name: "toolserver_state_queued_calls", Help: "Calls that ended and wait to be recorded.",
 		}, func() float64 { return float64(s.callRecords.Stats().Queued) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "toolserver_state_unrecorded_calls_total", Help: "Calls that only read and were not recorded, for they came too fast.",
+			Name: "toolserver_state_unrecorded_calls_total", Help: "Calls whose end was not recorded: those that only read and came too fast, and any that found no room in the queue or were too large.",
 		}, func() float64 { return float64(s.callRecords.Stats().Dropped) }))
 }
 

@@ -142,6 +142,29 @@ func notStored(err error) error {
 	return &tools.Failure{Code: "not_stored", Retryable: true, Message: err.Error() + "."}
 }
 
+// persistBehind is Persist for a session that nobody waits for.
+func (s *Session) persistBehind() {
+	if err := s.Persist(); err != nil && !errors.Is(err, ErrNotFound) { // it was closed meanwhile
+		s.store.config.Records.logger.Warn("a session is not stored yet: that is tried again with its first call that changes something",
+			zap.String("session", s.ID), zap.Stringer("principal", s.Owner), zap.Error(err))
+	}
+}
+
+// behind does something that nobody waits for but Close, unless the store is closed.
+func (s *Store) behind(f func()) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if !s.closed {
+		s.work.Go(f)
+	}
+}
+
+func (s *Store) isClosed() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.closed
+}
+
 // Suspended reports whether the session was closed by a shutdown only, and goes on after
 // a restart.
 func (s *Session) Suspended() bool { return s.suspended.Load() }
@@ -193,6 +216,20 @@ func (s *Store) suspend() {
 	}
 }
 
+// Recorded reports whether a session is stored, also one that could not be brought back
+// this time.
+func (s *Store) Recorded(ctx context.Context, ref Ref) (bool, error) {
+	r := s.config.Records
+	if r == nil {
+		return false, nil
+	}
+	_, err := r.kv.Get(ctx, keyOf(ref))
+	if errors.Is(err, state.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Restore brings back the sessions that are stored, before the first caller comes. What
 // cannot be brought back is told in the log and stays stored.
 func (s *Store) Restore(ctx context.Context) error {
@@ -203,7 +240,7 @@ func (s *Store) Restore(ctx context.Context) error {
 	watching, done := context.WithCancel(ctx)
 	defer done()
 	var list []record
-	complete := false
+	complete, understood := false, true
 	err := r.kv.Watch(watching, "", func(e state.Entry) {
 		if e.Key == "" {
 			complete = true
@@ -218,7 +255,8 @@ func (s *Store) Restore(ctx context.Context) error {
 		switch {
 		case e.Deleted:
 		case err != nil:
-			r.logger.Error("a session cannot be brought back", zap.String("key", e.Key), zap.Error(err))
+			understood = false
+			r.logger.Error("a session cannot be brought back, and what ended ones left behind is not removed, for it may be of this one", zap.String("key", e.Key), zap.Error(err))
 		default:
 			list = append(list, found)
 		}
@@ -239,7 +277,10 @@ func (s *Store) Restore(ctx context.Context) error {
 			r.logger.Error("a session cannot be brought back", zap.String("session", found.ID), zap.Stringer("principal", found.Owner), zap.Error(err))
 		}
 	}
-	go s.sweep(s.leftBehind(used))
+	if understood {
+		paths := s.leftBehind(used)
+		s.behind(func() { s.sweep(paths) })
+	}
 	return nil
 }
 
@@ -337,8 +378,12 @@ func (s *Store) leftBehind(used map[string]bool) (paths []string) {
 	return paths
 }
 
+// sweep removes paths, until the store is closed: the next start removes the rest.
 func (s *Store) sweep(paths []string) {
 	for _, path := range paths {
 		lease.RemoveAll(path)
+		if s.isClosed() {
+			return
+		}
 	}
 }

@@ -89,3 +89,39 @@ func TestRestore(t *testing.T) {
 		t.Errorf("its workspace is allowed again: %v", err)
 	}
 }
+
+// TestRestoreOfAnotherVersion: what cannot be read stays stored, and so does its workspace.
+func TestRestoreOfAnotherVersion(t *testing.T) {
+	for _, value := range []string{`{"v":2,"id":"s"}`, `{`} {
+		engine, err := state.Open(t.Context(), state.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer engine.Close()
+		kv, err := engine.KV(t.Context(), state.Space{Name: "sessions"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kv.Put(t.Context(), "k", []byte(value), 0); err != nil {
+			t.Fatal(err)
+		}
+		root := t.TempDir()
+		dir := filepath.Join(root, "sessions-here", "session-of-it")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		records, err := session.OpenRecords(t.Context(), engine, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		records.Installation = "here"
+		store := session.NewStore(session.Config{WorkspaceRoot: root, Records: records})
+		if err := store.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		store.Close() // waits for what is removed
+		if _, err := os.Stat(dir); err != nil {
+			t.Errorf("with %s: %v", value, err)
+		}
+	}
+}

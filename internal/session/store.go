@@ -148,7 +148,8 @@ type Store struct {
 	byRef  map[Ref]*Session // those of byKey, and closed ones that are in use
 	epoch  int64            // of the newest session
 	closed bool
-	ended  []*tombstone // in the order they ended
+	work   sync.WaitGroup // what is done behind callers; Close waits for it
+	ended  []*tombstone   // in the order they ended
 
 	dirs    tenantDirs
 	stored  sync.Map              // how much each tenant has: its name → *stored
@@ -222,7 +223,7 @@ func (s *Store) Get(owner auth.Owner, id string) (*Session, error) {
 		s.notices.Default(session)
 	}
 	if err == nil && s.config.Records != nil {
-		go session.Persist() // nobody waits for it who only reads
+		s.behind(session.persistBehind) // nobody waits for it who only reads
 	}
 	return session, err
 }
@@ -554,10 +555,14 @@ func (s *Store) Removable(owner auth.Owner, id string) (*Session, error) {
 // Close takes all sessions out of the store, for good. Those that are stored go on after
 // a restart.
 func (s *Store) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.work.Wait()
 	s.suspend()
 	s.mu.Lock()
 	sessions, scratch := s.byKey, s.scratch
-	s.byKey, s.scratch, s.closed = nil, nil, true
+	s.byKey, s.scratch = nil, nil
 	ended := s.ended
 	s.ended = nil
 	s.mu.Unlock()

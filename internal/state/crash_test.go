@@ -11,8 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/state"
@@ -144,9 +148,13 @@ func killed(t *testing.T, dir string, lines int) (promised []promise) {
 
 func checkPromised(t *testing.T, dir string, promised []promise) {
 	t.Helper()
-	e, err := state.Open(t.Context(), state.Options{Dir: dir})
+	core, said := observer.New(zap.WarnLevel)
+	e, err := state.Open(t.Context(), state.Options{Dir: dir, Log: zap.New(core)})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, entry := range said.Filter(func(e observer.LoggedEntry) bool { return strings.Contains(e.Message, "TTL state is outdated") }).All() {
+		t.Errorf("what a kill leaves is mended, and the operator is told %q", entry.Message)
 	}
 	kv, l := bucket(t, e, state.Space{Name: childBucket}), logOf(t, e, state.Space{Name: childLog})
 	stored := make(map[string]bool)

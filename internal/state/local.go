@@ -231,7 +231,15 @@ func (l *logger) begun(ctx context.Context, s *server.Server) error {
 func (l *logger) Noticef(format string, v ...any) { l.local.log.Debug(said(format, v)) }
 func (l *logger) Debugf(format string, v ...any)  {}
 func (l *logger) Tracef(format string, v ...any)  {}
-func (l *logger) Warnf(format string, v ...any)   { l.local.log.Warn(said(format, v)) }
+
+func (l *logger) Warnf(format string, v ...any) {
+	text := said(format, v)
+	if strings.Contains(text, "TTL state is outdated") { // as after each kill; it is read again
+		l.local.log.Debug(text)
+		return
+	}
+	l.local.log.Warn(text)
+}
 
 func (l *logger) Errorf(format string, v ...any) {
 	text := said(format, v)

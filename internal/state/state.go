@@ -147,8 +147,9 @@ type Space struct {
 	Name string
 
 	// MaxBytes bounds what is kept; 0 is 64 MiB. A bucket that is full refuses
-	// writes with ErrFull, of entries that are there too, until some are deleted or
-	// past their time; a log forgets its oldest records.
+	// writes with ErrFull until some entries are deleted or past their time. Of
+	// entries that are there an engine in this process takes new values that are no
+	// larger; a cluster takes none. A log forgets its oldest records.
 	MaxBytes int64
 
 	// MaxAge is how long a record or an entry is kept; 0 is for ever.

@@ -1,0 +1,77 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package approval_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// TestGrantsOfASessionThatReturns: a session that could not be brought back once has its
+// grants when it is.
+func TestGrantsOfASessionThatReturns(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	kv, err := engine.KV(t.Context(), state.Space{Name: "grants"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, chosen := t.TempDir(), t.TempDir()
+	open := func() *fixture {
+		records, err := session.OpenRecords(t.Context(), engine, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		records.Installation = "here"
+		sessions := session.NewStore(session.Config{
+			WorkspaceRoot: root, AllowedWorkspaces: []string{chosen}, Records: records, MaxLevel: tools.ReadOnly,
+			Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk},
+		})
+		if err := sessions.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f := &fixture{Store: approval.NewStore(approval.Config{Sessions: sessions, Records: kv}), asker: new(asker), t: t, sessions: sessions}
+		f.SetAsker(f.asker)
+		if err := f.Restore(t.Context(), zap.NewNop()); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := open()
+	if f.session, err = f.sessions.Create("alice", session.Request{ID: "work", Workspace: chosen}); err != nil {
+		t.Fatal(err)
+	}
+	ref := f.session.Ref()
+	f.grant(approval.Answer{Kind: approval.DenyAlways, Tier: 2})
+	f.sessions.Close()
+
+	away := chosen + "-away"
+	if err := os.Rename(chosen, away); err != nil {
+		t.Fatal(err)
+	}
+	f = open()
+	if _, err := f.sessions.Resolve(ref); err == nil {
+		t.Error("a session without its workspace is there")
+	}
+	f.sessions.Close()
+	if err := os.Rename(away, chosen); err != nil {
+		t.Fatal(err)
+	}
+	f = open()
+	if got := f.Grants(ref); len(got) != 1 || got[0].Action != policy.Deny {
+		t.Errorf("grants %+v", got)
+	}
+	f.sessions.Close()
+}
