@@ -185,7 +185,7 @@ func (h *harness) shapeRows(ctx context.Context, e *syntax.Engine, others otherT
 		var s sides[float64]
 		rg := h.runOther(others.dir, others.rg, "--no-config", "--no-require-git", "-F", "-e", shape.literal, ".")
 		groups = append(groups, s.entrants(h.timed(func(ctx context.Context) error {
-			_, _, err := e.Match(ctx, syntax.Scope{Language: "go"}, shape.pattern, 1e6)
+			_, _, err := e.Match(ctx, syntax.Scope{Language: "go"}, shape.pattern, 0, 1e6)
 			return err
 		}), rg, rg))
 		finish = append(finish, func() row {
