@@ -228,6 +228,9 @@ func (c *insideConn) begin(ctx context.Context) (context.Context, func(), error)
 	if c.closed.Err() != nil {
 		return nil, nil, status.Error(codes.Canceled, "the connection is closed")
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, status.FromContextError(err).Err()
+	}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, fromKey{}, c.from))
 	forget := context.AfterFunc(c.closed, cancel)
 	return ctx, func() {
@@ -243,7 +246,11 @@ func (c *insideConn) Invoke(ctx context.Context, method string, request, respons
 		return err
 	}
 	defer end()
-	return c.channel.Invoke(ctx, method, request, response, options...)
+	err = c.channel.Invoke(ctx, method, request, response, options...)
+	if errors.Is(err, io.EOF) && ctx.Err() != nil { // as the channel says where that ended just then
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return err
 }
 
 // NewStream implements [grpc.ClientConnInterface].
