@@ -81,10 +81,13 @@ func newKit(t testing.TB, config lsp.Config, files map[string]string) *kit {
 	return &kit{t: t, dir: env.Workspace.Dir(), env: env, runners: runners, set: set, asker: set.For(env, nil)}
 }
 
-// needs skips a test on a machine without a program.
+// needs skips a test on a machine without a program, which make test installs.
 func (k *kit) needs(program string) string {
 	k.t.Helper()
 	path, ok := k.runners.Find(program)
+	if !ok && os.Getenv("CI") != "" {
+		k.t.Fatal("there is no " + program)
+	}
 	if !ok {
 		k.t.Skip("there is no " + program)
 	}
