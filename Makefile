@@ -25,7 +25,10 @@ run: ## Build and serve on 127.0.0.1:8665, and build .bin/grpcurl beside it.
 	@build/run
 
 .PHONY: build
-build: syntax ## Build .bin/toolserver, with toolserver-exec in it, and .bin/toolserver-syntax where there is a C compiler.
+build: server syntax ## Build .bin/toolserver, and .bin/toolserver-syntax where there is a C compiler.
+
+.PHONY: server
+server: ## Build .bin/toolserver alone, with toolserver-exec in it.
 	CGO_ENABLED=0 go build $(GOV) -trimpath -ldflags "-s -w" -o internal/server/toolserver-exec ./cmd/toolserver-exec
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
