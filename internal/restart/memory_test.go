@@ -70,6 +70,28 @@ func (c *caller) say(session, tool, input string) string {
 	return textOf(finished)
 }
 
+// approve approves the first call that waits for it.
+func approve(person *caller, asked chan<- string) {
+	defer close(asked)
+	stream, err := person.approvals.WatchApprovals(person.ctx, &pb.WatchApprovalsRequest{})
+	for err == nil {
+		var response *pb.WatchApprovalsResponse
+		if response, err = stream.Recv(); err != nil {
+			return
+		}
+		for _, a := range append(response.GetSnapshot().GetApprovals(), response.GetAsked()) {
+			if a == nil {
+				continue
+			}
+			_, err = person.approvals.ResolveApproval(person.ctx, &pb.ResolveApprovalRequest{ApprovalId: a.GetApprovalId(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE, Digest: a.GetDigest()})
+			if err == nil {
+				asked <- a.GetTool()
+			}
+			return
+		}
+	}
+}
+
 // TestMemoryLasts: what was remembered and ingested is there after a kill, for its principal
 // and for nobody else, by any way to ask. What others of a tenant would have, a person decides.
 func TestMemoryLasts(t *testing.T) {
@@ -97,8 +119,11 @@ func TestMemoryLasts(t *testing.T) {
 	if text := agent.say("s", "knowledge_ingest", `{"path":"."}`); !strings.Contains(text, "2 files") || !strings.Contains(text, "1 that are no text") {
 		t.Error(text)
 	}
-	if _, finished := agent.end("s", "", "memory_store", `{"text":"everybody","scope":"tenant"}`); finished.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED {
-		t.Error("nobody was asked")
+	asked := make(chan string, 1)
+	go approve(w.as("person"), asked)
+	agent.say("s", "memory_store", `{"text":"the office is closed on Friday","scope":"tenant"}`)
+	if tool := <-asked; tool != "memory_store" {
+		t.Errorf("a person was asked about %q", tool)
 	}
 	for range 2 {
 		agent = w.as("agent")
@@ -112,12 +137,15 @@ func TestMemoryLasts(t *testing.T) {
 			c := w.as(stranger)
 			for call, want := range map[[2]string]string{
 				{"memory_recall", `{"query":"Minka cat feline"}`}: "Nothing is remembered", {"memory_recall", `{"key":"pets/one"}`}: "Nothing is remembered",
-				{"memory_recall", `{"tags":["pets"]}`}: "Nothing is remembered", {"knowledge_search", `{"query":"cat feline hound"}`}: "Nothing was found",
+				{"memory_recall", `{"tags":["pets"]}`}: "Nothing is remembered", {"memory_recall", `{"scopes":["session","principal"]}`}: "Nothing is remembered", {"knowledge_search", `{"query":"cat feline hound"}`}: "Nothing was found",
 				{"knowledge_ingest", `{"operation":"list"}`}: "There are no sources",
 			} {
 				if text := c.say("", call[0], call[1]); !strings.Contains(text, want) || strings.Contains(text, "Minka") {
 					t.Errorf("%s %v: %s", stranger, call, text)
 				}
+			}
+			if text := c.say("", "memory_recall", `{"query":"office"}`); strings.Contains(text, "closed on Friday") != (stranger == "other") {
+				t.Errorf("%s of the tenant: %s", stranger, text)
 			}
 			for _, call := range [][2]string{{"memory_forget", `{"key":"pets/one"}`}, {"knowledge_ingest", `{"operation":"remove","name":"."}`}} {
 				if _, finished := c.end("", "", call[0], call[1]); finished.GetFailure().GetCode() != "not_found" {
