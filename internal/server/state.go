@@ -27,7 +27,6 @@ import (
 // stored is what outlives a server. Its methods take nil for a server of which nothing
 // does.
 type stored struct {
-	dir            string
 	installation   string
 	engine         state.Engine
 	sessionRecords *session.Records
@@ -52,7 +51,8 @@ func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, er
 	if c.State.Off() {
 		return nothingStored
 	}
-	options, limits := state.Options{Dir: c.State.Dir, Log: logger}, c.State
+	options, limits := c.State.Options(), c.State
+	options.Log = logger
 	var s *stored
 	var err error
 	done := make(chan struct{})
@@ -70,9 +70,13 @@ func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, er
 func nothingStored() (*stored, error) { return nil, nil }
 
 func open(ctx context.Context, options state.Options, limits config.State) (_ *stored, err error) {
-	s := &stored{dir: options.Dir}
+	s := &stored{}
+	where := "state.dir " + limits.Dir
+	if limits.Shared() {
+		where = "state.url"
+	}
 	if s.engine, err = state.Open(ctx, options); err != nil {
-		return nil, fmt.Errorf("state.dir: %w", err)
+		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	defer func() {
 		if err != nil {
@@ -86,7 +90,7 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 	var group errgroup.Group
 	group.Go(func() (err error) {
 		if who, err = identify(ctx, s.engine); err != nil {
-			return fmt.Errorf("state.dir %s: %w", s.dir, err)
+			return fmt.Errorf("%s: %w", where, err)
 		}
 		s.callRecords, err = executor.OpenRecords(ctx, executor.RecordsConfig{
 			Engine: s.engine, Run: who.Run, Key: [16]byte(who.Key), Retention: limits.Retention, HistoryBytes: int64(limits.MaxHistory), Logger: options.Log,
@@ -193,14 +197,6 @@ func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
 		return artifact.Open(c)
 	}
 	return artifact.OpenLasting(c, s.installation)
-}
-
-// placeOf tells people where the state is.
-func placeOf(c *config.State) string {
-	if c.Off() {
-		return "memory"
-	}
-	return c.Dir
 }
 
 // measure has metrics tell whether the state can be used, and how far it is behind.

@@ -61,13 +61,21 @@ type engine struct {
 
 var names = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
 
+// CheckName refuses what no space and no prefix can be named.
+func CheckName(name string) error {
+	if !names.MatchString(name) {
+		return fmt.Errorf("%.64q is not 1 to 32 of a-z, 0-9 and _", name)
+	}
+	return nil
+}
+
 // Open begins an engine, or connects to one. Nothing is begun before: who needs no state
 // does not call it.
 func Open(ctx context.Context, options Options) (Engine, error) {
 	options.Log = cmp.Or(options.Log, zap.NewNop())
 	options.Prefix = cmp.Or(options.Prefix, defaultPrefix)
-	if !names.MatchString(options.Prefix) {
-		return nil, fmt.Errorf("the prefix %q of the state is not 1 to 32 of a-z, 0-9 and _", options.Prefix)
+	if err := CheckName(options.Prefix); err != nil {
+		return nil, fmt.Errorf("the prefix %w, and it begins all names of the state", err)
 	}
 	e := &engine{
 		prefix: options.Prefix,
@@ -231,8 +239,8 @@ func (e *engine) keep(c jetstream.StreamConfig) {
 
 // space returns what spaces of both kinds have in common.
 func (e *engine) space(s Space, name string, subjects string) (jetstream.StreamConfig, error) {
-	if !names.MatchString(s.Name) {
-		return jetstream.StreamConfig{}, fmt.Errorf("the name %q of a space is not 1 to 32 of a-z, 0-9 and _", s.Name)
+	if err := CheckName(s.Name); err != nil {
+		return jetstream.StreamConfig{}, fmt.Errorf("the name %w, and it is that of a space", err)
 	}
 	c := jetstream.StreamConfig{
 		Name:     name,
