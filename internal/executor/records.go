@@ -37,8 +37,21 @@ type RecordsConfig struct {
 	Retention    time.Duration
 	HistoryBytes int64
 
+	// Replicas, if set, has the other servers that use the same engine. Runs are theirs,
+	// too. Without it, all other runs are over.
+	Replicas Replicas
+
 	// Logger takes what goes wrong. Required.
 	Logger *zap.Logger
+}
+
+// Replicas are the servers that have their records in one engine.
+type Replicas interface {
+	// Prove is nil while no other server can have taken what this one has. It asks nobody.
+	Prove() error
+
+	// Bury is nil where a run is over for ever.
+	Bury(ctx context.Context, run uint64) error
 }
 
 // Records keep executions where a restart finds them.
@@ -71,6 +84,10 @@ type Records struct {
 	byCall map[callName]*place // the same
 	never  map[uint64]bool     // executions of this run that never began, and may be claimed all the same
 	ended  []callName          // claims whose calls ended, the oldest first
+
+	reading sync.Mutex      // held while the history is read
+	next    uint64          // what of the history is to be read next
+	scanned map[uint64]bool // runs that are over, and whose claims are all known
 }
 
 // A callName stands for a call id in its session, for all time. It is 32 characters long.
@@ -101,7 +118,7 @@ type queued struct {
 	ends  *Execution
 	bytes int64 // that its log holds
 	claim *record
-	last  state.Revision // of the claim
+	last  state.Revision // of the claim; 0: it is up to date
 }
 
 const (
@@ -144,7 +161,7 @@ const (
 func OpenRecords(ctx context.Context, config RecordsConfig) (*Records, error) {
 	r := &Records{
 		config: config, reads: rate.NewLimiter(readsPerSecond, 2*readsPerSecond), queue: make(chan queued, maxQueued), closing: make(chan struct{}), written: make(chan struct{}), loaded: make(chan struct{}),
-		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool),
+		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool), next: 1, scanned: make(map[uint64]bool),
 	}
 	var err error
 	if r.claims, err = config.Engine.KV(ctx, state.Space{Name: "calls", MaxBytes: claimBytes}); err != nil {
@@ -188,6 +205,9 @@ func runOf(number uint64) uint64 { return number >> runShift }
 // claim makes a call id that of x, before x begins: at most one execution ever has it.
 // It returns the record of the execution that has it already, if there is one.
 func (r *Records) claim(x *Execution, at stage) (*record, error) {
+	if err := r.prove(); err != nil {
+		return nil, err
+	}
 	name := nameOf(x.Order.Session, x.Order.CallID)
 	value, err := recordOf(x, at).encode()
 	if err != nil {
@@ -220,7 +240,7 @@ func (r *Records) claim(x *Execution, at stage) (*record, error) {
 		x.claim.Store(uint64(last))
 		return nil, err
 	}
-	return found, nil
+	return r.current(entry, found)
 }
 
 // mark notes that an execution of this run does not begin, though a claim of it may be
@@ -247,6 +267,9 @@ func (r *Records) unclaim(x *Execution) {
 
 // begins notes that a call which waited is about to run.
 func (r *Records) begins(x *Execution) error {
+	if err := r.prove(); err != nil {
+		return err
+	}
 	value, err := recordOf(x, stageRuns).encode()
 	if err != nil {
 		return err
@@ -258,26 +281,32 @@ func (r *Records) begins(x *Execution) error {
 	return err
 }
 
-// ends stores the end of an execution that nobody has seen yet. A call that was claimed
-// waits for it; where it cannot be stored now, that is tried again behind it.
-func (r *Records) ends(x *Execution, end *Finished, at time.Time) {
+// ends stores the end of an execution that nobody has seen yet, and returns the end that
+// counts. A call that was claimed waits for it; where it cannot be stored now, that is tried
+// again behind it, unless there are replicas: one of them could tell another end.
+func (r *Records) ends(x *Execution, end *Finished, at time.Time) *Finished {
 	if x.claim.Load() == 0 {
-		return // queued once the end is in the log
+		return end // queued once the end is in the log
 	}
 	x.log.mu.Lock()
 	record := recordOf(x, stageEnded)
 	record.Started = x.started.Round(0)
 	record.ended(x.log.events, end, at, x.log.first+uint64(len(x.log.events)), x.executor.config.Mask)
 	x.log.mu.Unlock()
+	record.Claimed = r.config.Replicas != nil
 	text, err := record.encode()
+	if err == nil && r.config.Replicas != nil {
+		return r.settleEnd(x, record, text, end)
+	}
 	if err == nil {
 		_, err = r.history.Append(r.ctx, "calls", framed(nil, record, text))
 	}
 	if err != nil {
 		r.config.Logger.Error("the end of a call could not be recorded: after a restart it would be unknown", zap.String("execution", x.ID), zap.Error(err))
-		return // the goroutine tries it again
+		return end // the goroutine tries it again
 	}
 	x.recorded = true
+	return end
 }
 
 // enqueue has the goroutine store what is left to store of an execution that ended.
@@ -290,6 +319,9 @@ func (r *Records) enqueue(x *Execution) {
 	one := queued{ends: x, bytes: int64(x.log.held())}
 	if last != 0 {
 		one.claim, one.last = recordOf(x, stageEnded), state.Revision(last)
+		if x.settled {
+			one.last = 0
+		}
 		one.claim.Effects, one.claim.Access = nil, nil
 		one.claim.Started, one.claim.Ended, one.claim.Outcome = x.started.Round(0), x.ended.Round(0), x.outcome
 		_, one.claim.LastSeq = x.log.bounds()
@@ -424,7 +456,7 @@ func (r *Records) untilClaimed(claims []queued) bool {
 	for _, c := range claims {
 		value, err := c.claim.encode()
 		name := nameOf(c.claim.Session, c.claim.CallID)
-		for err == nil {
+		for err == nil && c.last != 0 {
 			_, err = r.claims.Update(r.ctx, string(name), value, c.last, r.config.Retention)
 			if err == nil || errors.Is(err, state.ErrConflict) { // it is stored, or no longer there
 				break
@@ -465,43 +497,62 @@ func (r *Records) pause() bool {
 	}
 }
 
-// load finds the records of earlier runs.
+// load finds the records of earlier runs. Where there are replicas, claims are read when
+// they are asked for.
 func (r *Records) load() {
 	defer close(r.loaded)
+	if r.config.Replicas == nil {
+		if err := r.scanClaims(func(run uint64) bool { return run != r.config.Run }); err != nil {
+			r.config.Logger.Error("calls of before the last restart are not known: those that changed something are still not run again", zap.Error(err))
+		}
+	}
+	if err := r.catchUp(); err != nil && r.ctx.Err() == nil {
+		r.config.Logger.Error("results of before the last restart are not known", zap.Error(err))
+	}
+}
+
+// scanClaims finds the claims of some runs.
+func (r *Records) scanClaims(of func(run uint64) bool) error {
 	ctx, done := context.WithCancel(r.ctx)
 	defer done()
+	complete := false
 	err := r.claims.Watch(ctx, "", func(e state.Entry) {
 		if e.Key == "" {
+			complete = true
 			done()
 			return
 		}
 		found, err := decodeRecord(e.Value)
-		if (err == nil || errors.Is(err, errNewer)) && !e.Deleted && runOf(found.Number) != r.config.Run {
+		if (err == nil || errors.Is(err, errNewer)) && !e.Deleted && of(runOf(found.Number)) {
 			r.found(place{name: callName(e.Key), number: found.Number})
-			if err == nil && found.Stage == stageEnded {
+			if err == nil && found.Stage == stageEnded && r.config.Replicas == nil {
 				r.mu.Lock()
 				r.ended = append(r.ended, callName(e.Key))
 				r.mu.Unlock()
 			}
 		}
 	})
-	if ctx.Err() == nil {
-		r.config.Logger.Error("calls of before the last restart are not known: those that changed something are still not run again", zap.Error(err))
+	if complete || r.ctx.Err() != nil {
+		return nil
 	}
-	for next := uint64(1); r.ctx.Err() == nil; {
-		records, err := r.history.Read(r.ctx, "", next, 64)
-		if err != nil {
-			r.config.Logger.Error("results of before the last restart are not known", zap.Error(err))
-			return
-		}
-		if len(records) == 0 {
-			return
+	return err
+}
+
+// catchUp reads what of the history was not read yet.
+func (r *Records) catchUp() error {
+	r.reading.Lock()
+	defer r.reading.Unlock()
+	for r.ctx.Err() == nil {
+		records, err := r.history.Read(r.ctx, "", r.next, 64)
+		if err != nil || len(records) == 0 {
+			return err
 		}
 		for _, record := range records {
 			r.scan(record.Seq, record.Data)
-			next = record.Seq + 1
+			r.next = record.Seq + 1
 		}
 	}
+	return nil
 }
 
 // scan finds the records in a record of the history.
@@ -522,6 +573,9 @@ func (r *Records) scan(seq uint64, batch []byte) {
 func (r *Records) found(p place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if known := r.byID[p.number]; known != nil && known.seq != 0 && p.seq == 0 {
+		return // the history tells more
+	}
 	r.byID[p.number], r.byCall[p.name] = &p, &p
 }
 
@@ -536,9 +590,23 @@ func (r *Records) ofCall(s session.Ref, callID string) (*record, error) {
 	})
 }
 
-// ofNumber is ofCall for an execution.
+// ofNumber is ofCall for an execution, whose run is over.
 func (r *Records) ofNumber(number uint64) (*record, error) {
-	return r.fetch(func() *place { return r.byID[number] })
+	find := func() *place { return r.byID[number] }
+	found, err := r.fetch(find)
+	if found != nil || err != nil || r.config.Replicas == nil {
+		return found, err
+	}
+	if err := r.catchUp(); err != nil {
+		return nil, err
+	}
+	if found, err = r.fetch(find); found != nil || err != nil {
+		return found, err
+	}
+	if err := r.scanRun(runOf(number)); err != nil {
+		return nil, err
+	}
+	return r.fetch(find)
 }
 
 // awaitLoaded waits until the records of earlier runs are known, which takes a moment after
@@ -577,12 +645,20 @@ func (r *Records) fetch(find func() *place) (*record, error) {
 			return nil, err
 		}
 		if len(records) == 1 && records[0].Seq == p.seq && p.at+p.size <= len(records[0].Data) {
-			return decodeRecord(records[0].Data[p.at : p.at+p.size])
+			found, err := decodeRecord(records[0].Data[p.at : p.at+p.size])
+			if err != nil || !found.Claimed {
+				return found, err
+			}
+			return r.counts(p.name, found)
 		}
 	}
 	entry, err := r.claims.Get(r.ctx, string(p.name))
 	if err == nil {
-		return decodeRecord(entry.Value)
+		found, err := decodeRecord(entry.Value)
+		if err != nil {
+			return found, err
+		}
+		return r.current(entry, found)
 	}
 	if errors.Is(err, state.ErrNotFound) { // its time was over
 		r.mu.Lock()
