@@ -3,7 +3,8 @@
 
 // Command cluster shows several replicas of toolserver that behave as one: it starts three NATS
 // servers and three replicas on loopback ports, makes a call at one replica and cancels it
-// through another. They serve until it is interrupted; with -demo, it ends by itself.
+// through another. They serve until it is interrupted; with -demo, it ends by itself; with
+// -nats, it starts no replicas.
 package main
 
 import (
@@ -36,16 +37,21 @@ const size = 3
 func main() {
 	program := flag.String("program", ".bin/toolserver", "the `file` of toolserver")
 	demo := flag.Bool("demo", false, "end after the call")
+	alone := flag.Bool("nats", false, "start the NATS servers alone")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *program, *demo); err != nil {
+	replicas := size
+	if *alone {
+		replicas = 0
+	}
+	if err := run(ctx, *program, replicas, *demo); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, program string, demo bool) error {
+func run(ctx context.Context, program string, replicas int, demo bool) error {
 	dir, err := os.MkdirTemp("", "toolserver-cluster-")
 	if err != nil {
 		return err
@@ -58,7 +64,7 @@ func run(ctx context.Context, program string, demo bool) error {
 	}
 	fmt.Println("NATS servers:", strings.Join(urls, " "))
 	var addresses []string
-	for n := range size {
+	for n := range replicas {
 		address, stop, err := startReplica(ctx, program, filepath.Join(dir, fmt.Sprint("replica", n+1)), strings.Join(urls, ","))
 		defer stop()
 		if err != nil {
@@ -66,6 +72,10 @@ func run(ctx context.Context, program string, demo bool) error {
 		}
 		fmt.Printf("replica %d:    %s\n", n+1, address)
 		addresses = append(addresses, address)
+	}
+	if replicas == 0 {
+		<-ctx.Done()
+		return nil
 	}
 	if err := show(ctx, addresses); err != nil || demo {
 		return err

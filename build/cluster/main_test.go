@@ -15,7 +15,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), program, true); err != nil {
+	if err := run(t.Context(), program, size, true); err != nil {
 		t.Fatal(err)
 	}
 }
