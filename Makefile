@@ -24,6 +24,10 @@ help: ## Show what can be made.
 run: ## Build and serve on 127.0.0.1:8665, and build .bin/grpcurl beside it.
 	@build/run
 
+.PHONY: cluster
+cluster: server ## Three NATS servers and three replicas on loopback, and a call that one cancels for another; DEMO=1 ends then.
+	go run ./build/cluster -program $(BIN)/toolserver $(if $(DEMO),-demo)
+
 .PHONY: build
 build: server syntax ## Build .bin/toolserver, and .bin/toolserver-syntax where there is a C compiler.
 
