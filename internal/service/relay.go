@@ -145,8 +145,11 @@ func (r *relay) fromReplicas() link {
 			return nil, status.Error(codes.Unauthenticated, "only replicas may call here")
 		}
 		run, err := replica.RunOf(info.State)
-		if err != nil || r.Over(run) {
-			return nil, status.Error(codes.Unauthenticated, "only replicas may call here that have not ended")
+		if err != nil {
+			return nil, status.Error(codes.Unauthenticated, "only replicas may call here")
+		}
+		if r.Over(run) {
+			return nil, withRetryInfo(status.New(codes.Unavailable, "the replica that was asked was declared dead by the others: ask another"), time.Second).Err()
 		}
 		values := metadata.ValueFromIncomingContext(ctx, callerHeader)
 		var caller relayedCaller
