@@ -10,16 +10,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/state"
 )
@@ -32,6 +35,11 @@ type stored struct {
 	sessionRecords *session.Records
 	callRecords    *executor.Records
 	grantRecords   state.KV
+	limitRecords   state.KV // nil unless servers share the state
+	usage          *usageWatch
+
+	// servers returns how many servers share the state, this one included.
+	servers func() int
 }
 
 // identity is what a server is, however often it is started.
@@ -70,7 +78,7 @@ func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, er
 func nothingStored() (*stored, error) { return nil, nil }
 
 func open(ctx context.Context, options state.Options, limits config.State) (_ *stored, err error) {
-	s := &stored{}
+	s := &stored{servers: func() int { return 1 }}
 	where := "state.dir " + limits.Dir
 	if limits.Shared() {
 		where = "state.url"
@@ -107,6 +115,14 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 		}
 		return nil
 	})
+	if limits.Shared() {
+		group.Go(func() (err error) {
+			if s.limitRecords, err = s.engine.KV(ctx, state.Space{Name: "limits", MaxBytes: 16 << 20, Volatile: true}); err != nil {
+				return fmt.Errorf("limits: %w", err)
+			}
+			return nil
+		})
+	}
 	err = group.Wait()
 	s.installation = who.Installation
 	return s, err
@@ -199,11 +215,37 @@ func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
 	return artifact.OpenLasting(c, s.installation)
 }
 
-// measure has metrics tell whether the state can be used, and how far it is behind.
-func (s *stored) measure(metrics prometheus.Registerer) {
+// limits returns what has rates count over all servers that share the state; nil where this one
+// is alone.
+func (s *stored) limits(metrics prometheus.Registerer, logger *zap.Logger) *limit.Shared {
+	if s == nil || s.limitRecords == nil {
+		return nil
+	}
+	shared := limit.NewShared(limit.SharedConfig{Entries: s.limitRecords, Servers: s.servers, Changed: func(err error) {
+		if err != nil {
+			logger.Warn("rates cannot be counted over all replicas: this one keeps to its share", zap.Int("replicas", s.servers()), zap.Error(err))
+			return
+		}
+		logger.Info("rates are counted over all replicas again")
+	}})
+	promauto.With(metrics).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toolserver_limits_shared", Help: "Whether rates are counted over all replicas, 1, or this one keeps to its share, 0.",
+	}, func() float64 {
+		if shared.Away() != nil {
+			return 0
+		}
+		return 1
+	})
+	return shared
+}
+
+// measure has metrics tell whether the state can be used, how full it is, and how far it is
+// behind.
+func (s *stored) measure(metrics prometheus.Registerer, logger *zap.Logger) {
 	if s == nil {
 		return
 	}
+	s.usage = watchUsage(s.engine, metrics, logger)
 	metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "toolserver_state_up", Help: "Whether the state can be read and written: 1 or 0.",
@@ -226,7 +268,11 @@ func (s *stored) closers() []io.Closer {
 	if s == nil {
 		return nil
 	}
-	return []io.Closer{s.callRecords, s.engine}
+	closers := []io.Closer{s.callRecords, s.engine}
+	if s.usage != nil {
+		closers = slices.Insert(closers, 0, io.Closer(s.usage))
+	}
+	return closers
 }
 
 func (s *stored) close() {
