@@ -130,7 +130,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	if err != nil {
 		return nil, err
 	}
-	stored.measure(metrics)
+	stored.measure(metrics, logger)
 	kept, err := stored.artifacts(c.Artifacts)
 	if err != nil {
 		return nil, err
@@ -184,6 +184,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Wire:          c.Wire,
 		Files:         c.Files,
 		State:         stored.state(),
+		Limits:        stored.limits(metrics, logger),
 		Closers:       closers,
 		Offer:         runners.Offer,
 		Receiving:     runners.Receiving,

@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/state"
@@ -34,6 +36,9 @@ type stored struct {
 	sessionRecords *session.Records
 	callRecords    *executor.Records
 	grantRecords   state.KV
+	limitRecords   state.KV // nil unless servers share the state
+	usage          *usageWatch
+
 	replication    *service.Replication // nil where the state is this server's alone
 	place          string               // of its workspaces
 	fence          atomic.Pointer[service.Server]
@@ -124,6 +129,14 @@ func open(ctx context.Context, options state.Options, c *config.Config, buried f
 		}
 		return nil
 	})
+	if limits.Shared() {
+		group.Go(func() (err error) {
+			if s.limitRecords, err = s.engine.KV(ctx, state.Space{Name: "limits", MaxBytes: 16 << 20, Volatile: true}); err != nil {
+				return fmt.Errorf("limits: %w", err)
+			}
+			return nil
+		})
+	}
 	err = group.Wait()
 	s.installation = who.Installation
 	return s, err
@@ -234,11 +247,38 @@ func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
 	return artifact.OpenLasting(c, s.installation)
 }
 
-// measure has metrics tell whether the state can be used, and how far it is behind.
-func (s *stored) measure(metrics prometheus.Registerer) {
+// limits returns what has rates count over all servers that share the state; nil where this one
+// is alone.
+func (s *stored) limits(metrics prometheus.Registerer, logger *zap.Logger) *limit.Shared {
+	if s == nil || s.limitRecords == nil {
+		return nil
+	}
+	servers := func() int { return 1 + len(s.replication.Others()) }
+	shared := limit.NewShared(limit.SharedConfig{Entries: s.limitRecords, Servers: servers, Changed: func(err error) {
+		if err != nil {
+			logger.Warn("rates cannot be counted over all replicas: this one keeps to its share", zap.Int("replicas", servers()), zap.Error(err))
+			return
+		}
+		logger.Info("rates are counted over all replicas again")
+	}})
+	promauto.With(metrics).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toolserver_limits_shared", Help: "Whether rates are counted over all replicas, 1, or this one keeps to its share, 0.",
+	}, func() float64 {
+		if shared.Away() != nil {
+			return 0
+		}
+		return 1
+	})
+	return shared
+}
+
+// measure has metrics tell whether the state can be used, how full it is, and how far it is
+// behind.
+func (s *stored) measure(metrics prometheus.Registerer, logger *zap.Logger) {
 	if s == nil {
 		return
 	}
+	s.usage = watchUsage(s.engine, metrics, logger)
 	metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "toolserver_state_up", Help: "Whether the state can be read and written: 1 or 0.",
@@ -261,10 +301,15 @@ func (s *stored) closers() []io.Closer {
 	if s == nil {
 		return nil
 	}
-	if s.replication == nil {
-		return []io.Closer{s.callRecords, s.engine}
+	var closers []io.Closer
+	if s.usage != nil {
+		closers = append(closers, s.usage)
 	}
-	return []io.Closer{s.callRecords, leaver{s.replication}, s.engine}
+	closers = append(closers, s.callRecords)
+	if s.replication != nil {
+		closers = append(closers, leaver{s.replication})
+	}
+	return append(closers, s.engine)
 }
 
 func (s *stored) close() {
