@@ -43,6 +43,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/openapi"
 	"github.com/toolserver/toolserver/internal/tools/script"
 	"github.com/toolserver/toolserver/internal/tools/web"
+	"github.com/toolserver/toolserver/internal/workflow"
 )
 
 // Config is everything that can be set. Each field is a key of the YAML file;
@@ -67,6 +68,7 @@ type Config struct {
 	Dynamic        dynamic.Config     `yaml:"dynamic"`
 	Skills         []string           `yaml:"skills"`
 	Agents         agent.Config       `yaml:"agents"`
+	Workflows      workflow.Config    `yaml:"workflows"`
 	MCP            mcp.Config         `yaml:"mcp"`
 	Web            web.Config         `yaml:"web"`
 	Browser        browser.Config     `yaml:"browser"`

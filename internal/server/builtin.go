@@ -28,6 +28,8 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/skill"
 	"github.com/toolserver/toolserver/internal/tools/turn"
 	"github.com/toolserver/toolserver/internal/tools/web"
+	workflowtools "github.com/toolserver/toolserver/internal/tools/workflow"
+	"github.com/toolserver/toolserver/internal/workflow"
 )
 
 // families is what the tools that are part of the server work with.
@@ -42,6 +44,7 @@ type families struct {
 	made       *dynamic.Set
 	skills     *skill.Set
 	web        []tools.Tool
+	workflows  workflowtools.Workflows
 }
 
 // tools returns the tools that are part of the server.
@@ -62,6 +65,7 @@ func (f families) tools() []tools.Tool {
 		f.made.Tools(),
 		f.skills.Tools(),
 		f.web,
+		workflowtools.Tools(f.workflows),
 		catalog.Tools(func() ([]catalog.Skill, uint64) { return found(f.skills) }),
 	)
 	return append(list, benchTools(len(list))...)
@@ -82,6 +86,7 @@ func BuiltinSpecs() []*tools.Spec {
 		made:       made,
 		skills:     skill.New(nil),
 		web:        webTools,
+		workflows:  workflow.New(workflow.Options{}),
 	}
 	var specs []*tools.Spec
 	for _, tool := range append(builtin.tools(), agenttools.Tools(agent.New(agent.Config{}, agent.Options{}), "")...) {

@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/errand"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/lsp"
@@ -37,6 +38,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/skill"
 	"github.com/toolserver/toolserver/internal/tools/web"
 	"github.com/toolserver/toolserver/internal/version"
+	"github.com/toolserver/toolserver/internal/workflow"
 )
 
 // New makes the server that a configuration describes, but for its state: nothing
@@ -46,12 +48,16 @@ func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tr
 	if err != nil {
 		return nil, err
 	}
-	return newWith(access, auth.Local.Name, c, nothingStored, logger, metrics, tracer)
+	return newWith(access, auth.Local.Name, c, nil, logger, metrics, tracer)
 }
 
-// newWith is New with other callers, and with what outlives the server, if anything does:
+// newWith is New with other callers, and with what outlives the server; nil where nothing does:
 // the workspace of the configuration is that of owner.
 func newWith(access *config.Access, owner string, c *config.Config, openStored func() (*stored, error), logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
+	lasting := &lasting{stored: openStored}
+	if openStored == nil {
+		openStored = nothingStored
+	}
 	var opened []func() // what a start that fails has to close, in the order it was opened
 	defer func() {
 		if err != nil {
@@ -105,8 +111,14 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	}
 	indexes := indexesOf(c.Search)
 	engines := search.NewPool(indexes)
+	door := new(errand.Door)
+	workflows := workflow.New(workflow.Options{
+		Config: c.Workflows, Door: door, Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: true, Logger: logger,
+	})
+	opened = append(opened, func() { workflows.Close(); lasting.Close() })
 	builtin := families{
-		runners: runners, companions: companions, browsers: browsers, documents: documents,
+		workflows: workflows,
+		runners:   runners, companions: companions, browsers: browsers, documents: documents,
 		engines: engines, syntax: syntax.NewPool(syntaxOf(c.Syntax), jails, indexes, engines), servers: servers, made: made, skills: skills, web: webTools,
 	}
 	if err := registry.Replace("builtin", withMaxTimeout(builtin.tools(), c.Executions.MaxTimeout)...); err != nil {
@@ -147,7 +159,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		return nil, err
 	}
 	opened = append(opened, func() { sources.Close() })
-	closers := append([]io.Closer{agents, sources, jails, stderr}, stored.closers()...)
+	closers := append([]io.Closer{workflows, agents, sources, jails, stderr, lasting}, stored.closers()...)
 	if chain, ok := access.Authenticator.(io.Closer); ok {
 		closers = append(closers, chain)
 	}
@@ -199,6 +211,8 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		return nil, err
 	}
 	agents.Connect(server.Connect)
+	door.Connect(server.Connect, server.Ready)
+	workflows.Begin()
 	warnAbout(policy, registry, logger)
 	return server, nil
 }

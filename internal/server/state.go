@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -45,11 +46,11 @@ type identity struct {
 const identityVersion = 1
 
 // openState begins to open what a server keeps beyond its process, and returns what waits
-// for it: nil where nothing is kept. The configuration is filled in. The rest of the server
+// for it; nil where nothing is kept. The configuration is filled in. The rest of the server
 // is made meanwhile.
 func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, error)) {
 	if c.State.Off() {
-		return nothingStored
+		return nil
 	}
 	options, limits := state.Options{Dir: c.State.Dir, Log: logger}, c.State
 	var s *stored
@@ -206,6 +207,42 @@ func (s *stored) measure(metrics prometheus.Registerer) {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "toolserver_state_unrecorded_calls_total", Help: "Calls whose end was not recorded: those that only read and came too fast, and any that found no room in the queue or were too large.",
 		}, func() float64 { return float64(s.callRecords.Stats().Dropped) }))
+}
+
+// lasting is where the things are that outlive calls, such as runs of workflows: in what
+// outlives the server or, where nothing does, in memory, from when that is first needed.
+type lasting struct {
+	stored func() (*stored, error) // nil where nothing outlives the server
+
+	mu     sync.Mutex
+	memory state.Engine
+}
+
+func (l *lasting) engine(ctx context.Context) (state.Engine, error) {
+	if l.stored != nil {
+		s, err := l.stored()
+		if err != nil {
+			return nil, err
+		}
+		return s.engine, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var err error
+	if l.memory == nil {
+		l.memory, err = state.Open(ctx, state.Options{})
+	}
+	return l.memory, err
+}
+
+// Close ends what is in memory.
+func (l *lasting) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.memory == nil {
+		return nil
+	}
+	return l.memory.Close()
 }
 
 // closers are closed after everything that stores something.
