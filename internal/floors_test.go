@@ -42,7 +42,7 @@ var floors = [][]string{
 var reserved = map[string][]string{
 	"google.golang.org/grpc":           {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "internal/errand", "examples/go/agents"},
 	"google.golang.org/protobuf":       {"internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "internal/errand", "examples/go/agents"},
-	module + "proto/toolserver/v1":     {"internal/errand", "internal/workflow", "internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
+	module + "proto/toolserver/v1":     {"internal/errand", "internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
 	"github.com/prometheus":            {"internal/operator", "internal/server", "internal/service"},
 	"go.opentelemetry.io":              {"internal/server", "internal/service", "internal/span", "internal/trace"},
 	"go.opentelemetry.io/otel/sdk":     {"internal/server", "internal/trace"},

@@ -31,6 +31,7 @@ import (
 	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/quota"
+	"github.com/toolserver/toolserver/internal/schedule"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -69,6 +70,7 @@ type Config struct {
 	Skills         []string           `yaml:"skills"`
 	Agents         agent.Config       `yaml:"agents"`
 	Workflows      workflow.Config    `yaml:"workflows"`
+	Schedules      schedule.Config    `yaml:"schedules"`
 	MCP            mcp.Config         `yaml:"mcp"`
 	Web            web.Config         `yaml:"web"`
 	Browser        browser.Config     `yaml:"browser"`

@@ -56,6 +56,9 @@ type Conn = interface {
 	io.Closer
 }
 
+// An Event is what happens to a call.
+type Event = pb.Event
+
 // A Door makes calls. Its methods are safe for concurrent use.
 type Door struct {
 	mu      sync.Mutex

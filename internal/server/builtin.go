@@ -12,6 +12,7 @@ import (
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/lsp"
+	"github.com/toolserver/toolserver/internal/schedule"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/syntax"
@@ -23,6 +24,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/git"
+	scheduletools "github.com/toolserver/toolserver/internal/tools/schedule"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/skill"
@@ -45,6 +47,7 @@ type families struct {
 	skills     *skill.Set
 	web        []tools.Tool
 	workflows  workflowtools.Workflows
+	schedules  scheduletools.Schedules
 }
 
 // tools returns the tools that are part of the server.
@@ -66,6 +69,7 @@ func (f families) tools() []tools.Tool {
 		f.skills.Tools(),
 		f.web,
 		workflowtools.Tools(f.workflows),
+		scheduletools.Tools(f.schedules),
 		catalog.Tools(func() ([]catalog.Skill, uint64) { return found(f.skills) }),
 	)
 	return append(list, benchTools(len(list))...)
@@ -87,6 +91,7 @@ func BuiltinSpecs() []*tools.Spec {
 		skills:     skill.New(nil),
 		web:        webTools,
 		workflows:  workflow.New(workflow.Options{}),
+		schedules:  schedule.New(schedule.Options{}),
 	}
 	var specs []*tools.Spec
 	for _, tool := range append(builtin.tools(), agenttools.Tools(agent.New(agent.Config{}, agent.Options{}), "")...) {

@@ -8,6 +8,7 @@ package server
 import (
 	"cmp"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,7 @@ import (
 	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/schedule"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -115,10 +117,13 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	workflows := workflow.New(workflow.Options{
 		Config: c.Workflows, Door: door, Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: true, Logger: logger,
 	})
-	opened = append(opened, func() { workflows.Close(); lasting.Close() })
+	schedules := schedule.New(schedule.Options{
+		Config: c.Schedules, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: true, Logger: logger,
+	})
+	opened = append(opened, func() { schedules.Close(); workflows.Close(); lasting.Close() })
 	builtin := families{
-		workflows: workflows,
-		runners:   runners, companions: companions, browsers: browsers, documents: documents,
+		workflows: workflows, schedules: schedules,
+		runners: runners, companions: companions, browsers: browsers, documents: documents,
 		engines: engines, syntax: syntax.NewPool(syntaxOf(c.Syntax), jails, indexes, engines), servers: servers, made: made, skills: skills, web: webTools,
 	}
 	if err := registry.Replace("builtin", withMaxTimeout(builtin.tools(), c.Executions.MaxTimeout)...); err != nil {
@@ -159,7 +164,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		return nil, err
 	}
 	opened = append(opened, func() { sources.Close() })
-	closers := append([]io.Closer{workflows, agents, sources, jails, stderr, lasting}, stored.closers()...)
+	closers := append([]io.Closer{schedules, workflows, agents, sources, jails, stderr, lasting}, stored.closers()...)
 	if chain, ok := access.Authenticator.(io.Closer); ok {
 		closers = append(closers, chain)
 	}
@@ -213,8 +218,29 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	agents.Connect(server.Connect)
 	door.Connect(server.Connect, server.Ready)
 	workflows.Begin()
+	schedules.Begin()
 	warnAbout(policy, registry, logger)
 	return server, nil
+}
+
+// knownBy returns what finds out who those are by now that have something done later.
+func knownBy(a auth.Authenticator) func(errand.Who) (errand.Who, error) {
+	knows, ok := a.(interface {
+		Known(tenant, name string) (auth.Principal, bool)
+	})
+	if !ok {
+		return nil
+	}
+	return func(who errand.Who) (errand.Who, error) {
+		p, decided := knows.Known(who.Tenant, who.Principal)
+		if decided && !p.Roles.Has(auth.Agent) {
+			return who, fmt.Errorf("%s may not call tools any more: it has no credentials of an agent here", who.Principal)
+		}
+		if p.MaxMode != 0 && (who.MaxMode == 0 || who.MaxMode.Above(p.MaxMode)) {
+			who.MaxMode = p.MaxMode
+		}
+		return who, nil
+	}
 }
 
 // warnAbout tells an operator of tools that a policy names and nobody has.

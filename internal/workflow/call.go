@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/errand"
-	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 const (
@@ -83,7 +82,7 @@ func (r *run) attempt(ctx context.Context, s *ready, path string, call errand.Ca
 		return nil, err
 	}
 	call.ID = callID(r.head.ID, path, max(record.Attempt, 1))
-	end, err := r.w.options.Door.Call(ctx, r.head.Who, call, func(event *pb.Event) { r.tell(errand.Happened(r.place(path), &call, event)) })
+	end, err := r.w.options.Door.Call(ctx, r.head.Who, call, func(event *errand.Event) { r.tell(errand.Happened(r.place(path), &call, event)) })
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

@@ -22,7 +22,6 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/workflow"
-	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // Config is the section "workflows" of the configuration. Zero fields take the defaults named.
@@ -42,7 +41,7 @@ func (c Config) WithDefaults() Config {
 
 // A Door makes the calls of steps.
 type Door interface {
-	Call(ctx context.Context, who errand.Who, call errand.Call, tell func(*pb.Event)) (*errand.End, error)
+	Call(ctx context.Context, who errand.Who, call errand.Call, tell func(*errand.Event)) (*errand.End, error)
 	Touch(ctx context.Context, who errand.Who, session string) error
 	Away() bool
 }
