@@ -13,11 +13,9 @@ import (
 )
 
 const (
-	look        = 30 * time.Second // at the clock on the wall, which may be set, at the latest
-	setBack     = time.Minute      // by so much a clock is set, and not only corrected
-	retryAfter  = 5 * time.Second
-	replicaTime = 15 * time.Second // after which one that says nothing is dead
-	replicaTell = 4 * time.Second
+	look       = 30 * time.Second // at the clock on the wall, which may be set, at the latest
+	setBack    = time.Minute      // by so much a clock is set, and not only corrected
+	retryAfter = 5 * time.Second
 )
 
 // timed is when a schedule fires next. What was changed since is found out when its time comes.
@@ -158,11 +156,11 @@ func (s *Schedules) takeOver(k *kept) {
 	}
 	key := replicas + state.Key(s.me)
 	for s.base.Err() == nil {
-		if revision, err := k.kv.Put(s.base, key, []byte(s.me), replicaTime); err == nil {
+		if revision, err := k.kv.Put(s.base, key, []byte(s.me), s.replicaTime); err == nil {
 			k.replicas.Note(key, s.me, revision)
 			s.adopt(k)
 		}
-		sleep(s.base, replicaTell)
+		sleep(s.base, s.replicaTell)
 	}
 	if !errors.Is(context.Cause(s.base), errKilled) {
 		k.kv.Delete(context.WithoutCancel(s.base), key, 0)

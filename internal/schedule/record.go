@@ -109,7 +109,7 @@ func (r *record) past(p schedule.Past) {
 
 // fired reports whether a time has been seen to already, as where the clock was set back.
 func (r *record) fired(at time.Time) bool {
-	return slices.ContainsFunc(r.History, func(p schedule.Past) bool { return p.At.Equal(at) && p.Outcome != "skipped" }) ||
+	return slices.ContainsFunc(r.History, func(p schedule.Past) bool { return p.At.Equal(at) && p.Outcome != "skipped" && p.Outcome != "missed" }) ||
 		slices.ContainsFunc(r.Running, func(f firing) bool { return f.At.Equal(at) })
 }
 

@@ -87,12 +87,14 @@ type Options struct {
 
 // Schedules keeps schedules and sees to them. Close it after use.
 type Schedules struct {
-	options Options
-	me      string
-	base    context.Context
-	end     context.CancelCauseFunc
-	atWork  sync.WaitGroup
-	slots   chan struct{} // firings that are begun or ended at once
+	options                  Options
+	me                       string
+	base                     context.Context
+	end                      context.CancelCauseFunc
+	atWork                   sync.WaitGroup
+	replicaTime, replicaTell time.Duration // after which a process that says nothing is dead, and how often this one does
+
+	slots chan struct{} // firings that are begun or ended at once
 
 	opening sync.Mutex
 	kept    *kept
@@ -127,6 +129,7 @@ func New(options Options) *Schedules {
 		options.Now = time.Now
 	}
 	s := &Schedules{options: options, me: rand.Text(), slots: make(chan struct{}, maxAtOnce), wake: make(chan struct{}, 1), running: make(map[string]context.CancelCauseFunc)}
+	s.replicaTime, s.replicaTell = 15*time.Second, 4*time.Second
 	s.base, s.end = context.WithCancelCause(context.Background())
 	return s
 }
