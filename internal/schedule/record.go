@@ -140,7 +140,7 @@ func (r *record) advance(now time.Time, by string) (begin []firing) {
 	var makeUp []time.Time
 	switch {
 	case missed == 0 || r.Missed == schedule.MissedSkip:
-	case r.Missed == schedule.MissedOnce && late > 0:
+	case r.Missed == schedule.MissedOnce && late == len(due): // else the one that is due makes up for it
 		makeUp, missed = due[late-1:late], missed-1
 	case r.Missed == schedule.MissedAll:
 		makeUp, missed = due[:late], missed-late
