@@ -235,7 +235,11 @@ func Default() *Config {
 		},
 		Dynamic: dynamic.Config{}.WithDefaults(),
 		Agents:  agent.Config{}.WithDefaults(),
-		Web:     web.Config{}.WithDefaults(),
+
+		Workflows: workflow.Config{}.WithDefaults(),
+		Schedules: schedule.Config{}.WithDefaults(),
+
+		Web: web.Config{}.WithDefaults(),
 		Answers: Answers{
 			Default: tools.Budget{Characters: tools.DefaultAnswer},
 			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},

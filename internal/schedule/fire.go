@@ -48,7 +48,7 @@ func (s *Schedules) fire(k *kept, r *record, f firing) {
 	if !over {
 		return // another process, or the next one, takes it over
 	}
-	how.At, how.Began, how.Ended = f.At, f.Began, s.now()
+	how.At, how.Ended = f.At, s.now()
 	if len(how.Reason) > maxReason {
 		how.Reason = how.Reason[:maxReason] + "…"
 	}
@@ -87,10 +87,16 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 		}
 		return schedule.Past{Outcome: "refused", Reason: "there was no session to work in: " + err.Error()}, true
 	}
+	var began time.Time
+	accepted := func(*errand.Event) {
+		if began.IsZero() {
+			began = s.now()
+		}
+	}
 	for attempt := 1; ; attempt++ {
 		end, err := s.options.Door.Call(ctx, who, errand.Call{
 			Session: session, ID: fmt.Sprintf("fire-%d", attempt), Tool: r.Tool, Input: r.Input, Purpose: "the schedule " + r.Name,
-		}, nil)
+		}, accepted)
 		switch {
 		case s.base.Err() != nil, errors.Is(err, errand.ErrAway):
 			return how, false
@@ -101,12 +107,12 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 		defer done()
 		s.options.Door.Shut(closing, who, session)
 		if cause := context.Cause(ctx); cause != nil {
-			return schedule.Past{Outcome: "cancelled", Reason: cause.Error()}, true
+			return schedule.Past{Began: began, Outcome: "cancelled", Reason: cause.Error()}, true
 		}
 		if err != nil {
 			return schedule.Past{Outcome: "refused", Reason: err.Error()}, true
 		}
-		return schedule.Past{Outcome: outcomes[end.Outcome], Reason: end.Message, Execution: end.Execution}, true
+		return schedule.Past{Began: began, Outcome: outcomes[end.Outcome], Reason: end.Message, Execution: end.Execution}, true
 	}
 }
 
