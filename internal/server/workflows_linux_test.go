@@ -191,3 +191,66 @@ func TestWorkflowMistakes(t *testing.T) {
 		t.Errorf("%v", end)
 	}
 }
+
+// TestWorkflowSteered pauses, resumes and cancels a run that waits, and cancels the call that
+// began one.
+func TestWorkflowSteered(t *testing.T) {
+	s := serveAllowing(t, "")
+	s.create("waits", `steps:
+- {id: first, tool: bash, input: {command: "echo first >> order"}}
+- {id: long, wait: 1h}
+`)
+	state := func(end *pb.Finished) (told struct{ Run, State string }) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(end.GetDetailsJson()), &told); err != nil {
+			t.Fatal(end, err)
+		}
+		return told
+	}
+	run := state(s.run("workflow_run", `{"name":"waits","background":true}`)).Run
+	operate := func(operation string) string {
+		t.Helper()
+		return state(s.run("workflow_run", inputOf(t, map[string]any{"run": run, "operation": operation, "background": operation == "resume"}))).State
+	}
+	waits := func() bool {
+		return strings.Contains(contentText(s.run("workflow_run", `{"run":"`+run+`","operation":"status"}`)), "long: waiting")
+	}
+	waitUntil(t, waits, func() string { return "it does not wait" })
+	for _, step := range []struct{ operation, want string }{{"pause", "paused"}, {"resume", "running"}, {"cancel", "cancelled"}} {
+		if got := operate(step.operation); got != step.want {
+			t.Errorf("after %s it is %s", step.operation, got)
+		}
+	}
+	if end := s.run("workflow_run", `{"run":"`+run+`","operation":"resume"}`); end.GetFailure().GetCode() != "not_paused" {
+		t.Error(end)
+	}
+	if s.read("order") != "first\n" {
+		t.Errorf("the first step ran more than once: %q", s.read("order"))
+	}
+
+	stream, err := s.ExecuteTool(t.Context(), &pb.ExecuteToolRequest{Tool: "workflow_run", InputJson: []byte(`{"name":"waits"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var end *pb.Finished
+	for end == nil {
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		event := response.GetEvent()
+		if event.GetNested().GetStage() == "long" {
+			if _, err := s.CancelExecution(t.Context(), &pb.CancelExecutionRequest{ExecutionId: event.GetExecutionId()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		end = event.GetFinished()
+	}
+	if end.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED {
+		t.Error(end)
+	}
+	waitUntil(t, func() bool {
+		return strings.Count(contentText(s.run("workflow_get", `{"name":"waits"}`)), ": cancelled") == 2
+	},
+		func() string { return contentText(s.run("workflow_get", `{"name":"waits"}`)) })
+}

@@ -67,7 +67,8 @@ func (f *found) Wait(ctx context.Context, out tools.Sink) (workflow.Status, erro
 		select {
 		case <-news:
 		case <-left:
-			if now, _, _ := f.k.heads.Get(f.key()); now != nil && !now.over() && f.w.options.Door.Away() {
+		case <-time.After(time.Second):
+			if f.w.options.Door.Away() { // the server ends, and does not have to wait for what goes on later
 				stop()
 				return f.last(ctx), errClosed
 			}

@@ -30,10 +30,12 @@ type run struct {
 	others map[string]*Workflow
 	left   chan struct{} // closed when this process no longer carries it on
 
+	pause   func()        // closes pausing
+	pausing chan struct{} // closed when no further step is to begin
+
 	mu        sync.Mutex
 	steps     map[string]*stepRecord // by path
-	pausing   bool
-	done      int // steps that ran here
+	done      int                    // steps that ran here
 	followers []tools.Sink
 }
 
@@ -53,7 +55,8 @@ func failed(path, code, format string, args ...any) error {
 }
 
 func newRun(w *Workflows, k *kept, h *head) *run {
-	r := &run{w: w, k: k, head: h, left: make(chan struct{}), steps: make(map[string]*stepRecord)}
+	r := &run{w: w, k: k, head: h, left: make(chan struct{}), pausing: make(chan struct{}), steps: make(map[string]*stepRecord)}
+	r.pause = sync.OnceFunc(func() { close(r.pausing) })
 	r.ctx, r.cancel = context.WithCancelCause(w.base)
 	return r
 }
@@ -66,9 +69,7 @@ func (r *run) heed(h *head, there bool) {
 	case h.Want == workflow.Cancelled:
 		r.cancel(errCancelled)
 	case h.Want == workflow.Paused:
-		r.mu.Lock()
-		r.pausing = true
-		r.mu.Unlock()
+		r.pause()
 	}
 }
 

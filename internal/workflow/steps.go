@@ -75,9 +75,12 @@ func (r *run) workflow(ctx context.Context, w *Workflow, prefix string, paramete
 }
 
 func (r *run) paused() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pausing
+	select {
+	case <-r.pausing:
+		return true
+	default:
+		return false
+	}
 }
 
 // isReady reports whether all are over that a step comes after.
@@ -317,11 +320,14 @@ func (r *run) until(ctx context.Context, at time.Time) error {
 		if left <= 0 {
 			return nil
 		}
-		r.w.sleep(ctx, min(left, 30*time.Second))
-		if ctx.Err() != nil {
+		timer := time.NewTimer(min(left, 30*time.Second))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
 			return context.Cause(ctx)
-		}
-		if r.paused() {
+		case <-r.pausing:
+			timer.Stop()
 			return errPaused
 		}
 	}
