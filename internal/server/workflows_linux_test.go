@@ -240,7 +240,7 @@ func TestWorkflowSteered(t *testing.T) {
 		}
 		event := response.GetEvent()
 		if event.GetNested().GetStage() == "long" {
-			if _, err := s.CancelExecution(t.Context(), &pb.CancelExecutionRequest{ExecutionId: event.GetExecutionId()}); err != nil {
+			if _, err := s.Cancel(t.Context(), &pb.CancelRequest{ExecutionId: event.GetExecutionId()}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -250,7 +250,7 @@ func TestWorkflowSteered(t *testing.T) {
 		t.Error(end)
 	}
 	waitUntil(t, func() bool {
-		return strings.Count(contentText(s.run("workflow_get", `{"name":"waits"}`)), ": cancelled") == 2
+		return strings.Count(contentText(s.run("workflow_get", `{"name":"waits"}`)), ": cancelled: ") == 2
 	},
 		func() string { return contentText(s.run("workflow_get", `{"name":"waits"}`)) })
 }

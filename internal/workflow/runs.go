@@ -444,7 +444,8 @@ func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, param
 	if err != nil {
 		return nil, err
 	}
-	id := "run-" + digest(ownerOf(env), env.SessionID, env.CallID, name, string(parameters))
+	call := cmp.Or(env.CallID, rand.Text()) // a call without an id is another one each time
+	id := "run-" + digest(ownerOf(env), env.SessionID, call, name, string(parameters))
 	if _, _, there := k.heads.Get(runKey(ownerOf(env), id)); there {
 		return &found{w, k, env, id}, nil
 	}
