@@ -57,6 +57,7 @@ var figures = []figure{
 	{"the HTTP edge, against gRPC", "a unary call at least 0.5 of the calls/s, output as NDJSON at least 0.4 of the speed; 1,000 open event streams at most 100 KiB of RSS each", restFigure},
 	{"memory and knowledge", "memory_recall and knowledge_search among 100,000 entries p99 at most 20 ms; ingest of Go's documentation at most 3 times reading and hashing it", memoryFigure},
 	{"replicas", "a call is cancelled through another replica in at most 20 ms, p99; output through another replica at least 0.5 of the speed", replicasFigure},
+	{"schedules", "of 10,000, those that are due are called at most 250 ms late", schedulesFigure},
 }
 
 // plan says how much is measured.

@@ -32,6 +32,7 @@ import (
 	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/quota"
+	"github.com/toolserver/toolserver/internal/schedule"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -44,6 +45,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/openapi"
 	"github.com/toolserver/toolserver/internal/tools/script"
 	"github.com/toolserver/toolserver/internal/tools/web"
+	"github.com/toolserver/toolserver/internal/workflow"
 )
 
 // Config is everything that can be set. Each field is a key of the YAML file;
@@ -69,6 +71,8 @@ type Config struct {
 	Dynamic        dynamic.Config     `yaml:"dynamic"`
 	Skills         []string           `yaml:"skills"`
 	Agents         agent.Config       `yaml:"agents"`
+	Workflows      workflow.Config    `yaml:"workflows"`
+	Schedules      schedule.Config    `yaml:"schedules"`
 	MCP            mcp.Config         `yaml:"mcp"`
 	Web            web.Config         `yaml:"web"`
 	Browser        browser.Config     `yaml:"browser"`
@@ -237,6 +241,9 @@ func Default() *Config {
 		Agents:  agent.Config{}.WithDefaults(),
 		Web:     web.Config{}.WithDefaults(),
 		Memory:  memory.Config{}.WithDefaults(),
+
+		Workflows: workflow.Config{}.WithDefaults(),
+		Schedules: schedule.Config{}.WithDefaults(),
 		Answers: Answers{
 			Default: tools.Budget{Characters: tools.DefaultAnswer},
 			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},

@@ -508,6 +508,12 @@ func (c *Config) validateLimits(fault FaultFunc) {
 	if err := c.Sessions.Activation.Check(); err != nil {
 		fault("sessions.activation", "%v", err)
 	}
+	within(fault, "workflows.max_per_principal", c.Workflows.MaxPerPrincipal, 1, 1_000_000)
+	within(fault, "workflows.max_running", c.Workflows.MaxRunning, 1, 1_000_000)
+	within(fault, "workflows.max_kept", c.Workflows.MaxKept, 1, 1_000_000)
+	within(fault, "workflows.retention", c.Workflows.Retention, time.Minute, 60*day)
+	within(fault, "schedules.max_per_principal", c.Schedules.MaxPerPrincipal, 1, 1_000_000)
+	within(fault, "schedules.min_interval", c.Schedules.MinInterval, time.Second, 365*day)
 	within(fault, "shutdown_grace", c.ShutdownGrace, 0, day)
 
 	x := &c.Executions

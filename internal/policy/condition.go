@@ -74,7 +74,17 @@ var variables = []struct {
 // conditionEnv is made for the first condition that is compiled, so that a policy
 // without any does not pay.
 var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
-	options := []cel.EnvOption{
+	options := conditionOptions()
+	for _, v := range variables {
+		options = append(options, cel.Variable(v.name, v.typ))
+	}
+	return cel.NewEnv(options...)
+})
+
+// conditionOptions are the extensions that expressions have, and what bounds them before
+// they are evaluated.
+func conditionOptions() []cel.EnvOption {
+	return []cel.EnvOption{
 		ext.Strings(), ext.Math(), ext.Sets(), ext.Network(),
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),
@@ -87,11 +97,14 @@ var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
 			cel.ValidateComprehensionNestingLimit(4),
 		),
 	}
-	for _, v := range variables {
-		options = append(options, cel.Variable(v.name, v.typ))
-	}
-	return cel.NewEnv(options...)
-})
+}
+
+// boundedProgram makes a program whose evaluation is bounded.
+func boundedProgram(env *cel.Env, checked *cel.Ast) (cel.Program, error) {
+	return env.Program(checked,
+		cel.EvalOptions(cel.OptOptimize), cel.OptimizeRegex(constantPatterns...), cel.CustomDecoratorV2(bounded(env)),
+		cel.CostLimit(maxCost), cel.CostTracking(byValue{}), cel.InterruptCheckFrequency(64))
+}
 
 // compileCondition compiles an expression that is true or false, or whose type is
 // not known before. An error says what is wrong, where, and what would be right.
@@ -112,9 +125,7 @@ func compileCondition(text string) (*condition, error) {
 	default:
 		return nil, fmt.Errorf("gives %s: want true or false", checked.OutputType())
 	}
-	program, err := env.Program(checked,
-		cel.EvalOptions(cel.OptOptimize), cel.OptimizeRegex(constantPatterns...), cel.CustomDecoratorV2(bounded(env)),
-		cel.CostLimit(maxCost), cel.CostTracking(byValue{}), cel.InterruptCheckFrequency(64))
+	program, err := boundedProgram(env, checked)
 	if err != nil {
 		return nil, fmt.Errorf("can never be evaluated: %w", err)
 	}

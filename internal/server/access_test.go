@@ -156,7 +156,7 @@ func serveTLS(t *testing.T, change func(*config.Config)) *wire {
 		t.Fatal(err)
 	}
 	w := &wire{t: t, trust: certificate, metrics: prometheus.NewRegistry()}
-	server, err := newWith(access, auth.Local.Name, c, nothingStored, zap.NewNop(), w.metrics, nil)
+	server, err := newWith(access, auth.Local.Name, c, nil, zap.NewNop(), w.metrics, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/memory"
+	"github.com/toolserver/toolserver/internal/schedule"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/syntax"
@@ -24,11 +25,14 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/git"
+	scheduletools "github.com/toolserver/toolserver/internal/tools/schedule"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/skill"
 	"github.com/toolserver/toolserver/internal/tools/turn"
 	"github.com/toolserver/toolserver/internal/tools/web"
+	workflowtools "github.com/toolserver/toolserver/internal/tools/workflow"
+	"github.com/toolserver/toolserver/internal/workflow"
 )
 
 // families is what the tools that are part of the server work with.
@@ -44,6 +48,8 @@ type families struct {
 	skills     *skill.Set
 	web        *web.Family
 	memory     *memory.Store
+	workflows  workflowtools.Workflows
+	schedules  scheduletools.Schedules
 }
 
 // tools returns the tools that are part of the server.
@@ -65,6 +71,8 @@ func (f families) tools() []tools.Tool {
 		f.skills.Tools(),
 		f.web.Tools(),
 		memoryTools(f.memory, f.engines, f.web),
+		workflowtools.Tools(f.workflows),
+		scheduletools.Tools(f.schedules),
 		catalog.Tools(func() ([]catalog.Skill, uint64) { return found(f.skills) }),
 	)
 	return append(list, benchTools(len(list))...)
@@ -86,6 +94,8 @@ func BuiltinSpecs() []*tools.Spec {
 		skills:     skill.New(nil),
 		web:        pages,
 		memory:     memory.New(memory.Options{}),
+		workflows:  workflow.New(workflow.Options{}),
+		schedules:  schedule.New(schedule.Options{}),
 	}
 	var specs []*tools.Spec
 	for _, tool := range append(builtin.tools(), agenttools.Tools(agent.New(agent.Config{}, agent.Options{}), "")...) {

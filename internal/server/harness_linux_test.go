@@ -308,3 +308,11 @@ func serveConfined(t *testing.T, confined, sections string) *sourcesServer {
 	logger := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(log), zap.DebugLevel))
 	return &sourcesServer{serveWhole(t, dir, inDir(dir, confined, ", inputs: true", ", max_mode: allow", sections), logger), log}
 }
+
+// write writes a file of the workspace.
+func (s *wholeServer) write(name, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.workspace, name), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}

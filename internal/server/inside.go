@@ -56,7 +56,7 @@ func ConnectSupposed(c *config.Config, principal string, offer *tools.Offer) (co
 		c.MCP = nil
 	}
 	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
-	server, err := newWith(&config.Access{Authenticator: auth.None{}}, principal, c, nothingStored, logger, prometheus.NewRegistry(), nil)
+	server, err := newWith(&config.Access{Authenticator: auth.None{}}, principal, c, nil, logger, prometheus.NewRegistry(), nil)
 	if err != nil {
 		flush()
 		return nil, nil, err

@@ -5,8 +5,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"sync"
 
 	"go.uber.org/zap"
 
@@ -24,23 +22,13 @@ import (
 type remembering struct {
 	*memory.Store
 	models *model.Table // nil: none makes vectors
-
-	mu     sync.Mutex
-	engine state.Engine // of its own, where the server keeps no state; nil: nobody needed it
-	closed bool
 }
 
 // openMemory returns the store, of which nothing is opened before it is used.
-func openMemory(c *config.Config, openStored func() (*stored, error), mask func(string) string, logger *zap.Logger) (*remembering, error) {
+func openMemory(c *config.Config, lasting *lasting, mask func(string) string, logger *zap.Logger) (*remembering, error) {
 	r := &remembering{}
-	options := memory.Options{Config: c.Memory, Lasting: !c.State.Off(), Mask: mask, Logger: logger}
-	options.Engine = func() (state.Engine, error) {
-		stored, err := openStored()
-		if err != nil || stored != nil {
-			return stored.engineOf(), err
-		}
-		return r.inMemory(logger)
-	}
+	options := memory.Options{Config: c.Memory, Lasting: lasting.stored != nil, Mask: mask, Logger: logger}
+	options.Engine = func() (state.Engine, error) { return lasting.engine(context.Background()) }
 	if name := c.Memory.Embeddings; name != "" {
 		var err error
 		if r.models, err = model.New(c.Models, model.Options{}); err != nil {
@@ -56,34 +44,11 @@ func openMemory(c *config.Config, openStored func() (*stored, error), mask func(
 	return r, nil
 }
 
-// inMemory returns an engine that ends with the process.
-func (r *remembering) inMemory(logger *zap.Logger) (state.Engine, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return nil, errors.New("the server is being stopped")
-	}
-	if r.engine == nil {
-		engine, err := state.Open(context.Background(), state.Options{Log: logger})
-		if err != nil {
-			return nil, err
-		}
-		r.engine = engine
-	}
-	return r.engine, nil
-}
-
 // Close closes the store, and what it opened.
 func (r *remembering) Close() error {
 	r.Store.Close()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
 	if r.models != nil {
 		r.models.Close()
-	}
-	if r.engine != nil {
-		return r.engine.Close()
 	}
 	return nil
 }

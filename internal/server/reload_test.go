@@ -115,7 +115,7 @@ func TestReloadOfAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := newWith(access, auth.Local.Name, c, nothingStored, logger, metrics, nil)
+	server, err := newWith(access, auth.Local.Name, c, nil, logger, metrics, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ package server
 import (
 	"cmp"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -23,11 +24,13 @@ import (
 	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/errand"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/schedule"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -37,6 +40,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/skill"
 	"github.com/toolserver/toolserver/internal/tools/web"
 	"github.com/toolserver/toolserver/internal/version"
+	"github.com/toolserver/toolserver/internal/workflow"
 )
 
 // New makes the server that a configuration describes, but for its state: nothing
@@ -46,12 +50,16 @@ func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tr
 	if err != nil {
 		return nil, err
 	}
-	return newWith(access, auth.Local.Name, c, nothingStored, logger, metrics, tracer)
+	return newWith(access, auth.Local.Name, c, nil, logger, metrics, tracer)
 }
 
-// newWith is New with other callers, and with what outlives the server, if anything does:
+// newWith is New with other callers, and with what outlives the server; nil where nothing does:
 // the workspace of the configuration is that of owner.
 func newWith(access *config.Access, owner string, c *config.Config, openStored func() (*stored, error), logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
+	lasting := &lasting{stored: openStored}
+	if openStored == nil {
+		openStored = nothingStored
+	}
 	var opened []func() // what a start that fails has to close, in the order it was opened
 	defer func() {
 		if err != nil {
@@ -103,14 +111,23 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	if err != nil {
 		return nil, err
 	}
-	remembered, err := openMemory(c, openStored, func(text string) string { return masker().String(text) }, logger)
+	remembered, err := openMemory(c, lasting, func(text string) string { return masker().String(text) }, logger)
 	if err != nil {
 		return nil, err
 	}
 	opened = append(opened, func() { remembered.Close() })
 	indexes := indexesOf(c.Search)
 	engines := search.NewPool(indexes)
+	door := new(errand.Door)
+	workflows := workflow.New(workflow.Options{
+		Config: c.Workflows, Door: door, Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,
+	})
+	schedules := schedule.New(schedule.Options{
+		Config: c.Schedules, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,
+	})
+	opened = append(opened, func() { schedules.Close(); workflows.Close(); lasting.Close() })
 	builtin := families{
+		workflows: workflows, schedules: schedules,
 		runners: runners, companions: companions, browsers: browsers, documents: documents,
 		engines: engines, syntax: syntax.NewPool(syntaxOf(c.Syntax), jails, indexes, engines), servers: servers, made: made, skills: skills, web: pages, memory: remembered.Store,
 	}
@@ -152,7 +169,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		return nil, err
 	}
 	opened = append(opened, func() { sources.Close() })
-	closers := append([]io.Closer{agents, sources, remembered, jails, stderr}, stored.closers()...)
+	closers := append([]io.Closer{schedules, workflows, agents, sources, remembered, jails, stderr, lasting}, stored.closers()...)
 	if chain, ok := access.Authenticator.(io.Closer); ok {
 		closers = append(closers, chain)
 	}
@@ -208,8 +225,31 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	}
 	stored.fences(server)
 	agents.Connect(server.Connect)
+	door.Connect(server.Connect, func() bool { return server.Ready() == nil })
+	workflows.Begin()
+	schedules.Begin()
 	warnAbout(policy, registry, logger)
 	return server, nil
+}
+
+// knownBy returns what finds out who those are by now that have something done later.
+func knownBy(a auth.Authenticator) func(errand.Who) (errand.Who, error) {
+	knows, ok := a.(interface {
+		Known(tenant, name string) (auth.Principal, bool)
+	})
+	if !ok {
+		return nil
+	}
+	return func(who errand.Who) (errand.Who, error) {
+		p, decided := knows.Known(who.Tenant, who.Principal)
+		if decided && !p.Roles.Has(auth.Agent) {
+			return who, fmt.Errorf("%s may not call tools any more: it has no credentials of an agent here", who.Principal)
+		}
+		if p.MaxMode != 0 && (who.MaxMode == 0 || who.MaxMode.Above(p.MaxMode)) {
+			who.MaxMode = p.MaxMode
+		}
+		return who, nil
+	}
 }
 
 // warnAbout tells an operator of tools that a policy names and nobody has.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,9 +40,9 @@ type stored struct {
 	limitRecords   state.KV // nil unless servers share the state
 	usage          *usageWatch
 
-	replication    *service.Replication // nil where the state is this server's alone
-	place          string               // of its workspaces
-	fence          atomic.Pointer[service.Server]
+	replication *service.Replication // nil where the state is this server's alone
+	place       string               // of its workspaces
+	fence       atomic.Pointer[service.Server]
 }
 
 // identity is what a server is, however often it is started.
@@ -55,12 +56,12 @@ type identity struct {
 const identityVersion = 1
 
 // openState begins to open what a server keeps beyond its process, and returns what waits
-// for it: nil where nothing is kept. The configuration is filled in. The rest of the server
+// for it; nil where nothing is kept. The configuration is filled in. The rest of the server
 // is made meanwhile.
 // buried is called where other replicas have declared this one dead.
 func openState(c *config.Config, buried func(), logger *zap.Logger) (opened func() (*stored, error)) {
 	if c.State.Off() {
-		return nothingStored
+		return nil
 	}
 	options, filled := c.State.Options(), *c
 	options.Log = logger
@@ -224,14 +225,6 @@ func (s *stored) calls() *executor.Records {
 	return s.callRecords
 }
 
-// engineOf returns the engine; nil where nothing is kept.
-func (s *stored) engineOf() state.Engine {
-	if s == nil {
-		return nil
-	}
-	return s.engine
-}
-
 func (s *stored) grants() state.KV {
 	if s == nil {
 		return nil
@@ -294,6 +287,42 @@ func (s *stored) measure(metrics prometheus.Registerer, logger *zap.Logger) {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "toolserver_state_unrecorded_calls_total", Help: "Calls whose end was not recorded: those that only read and came too fast, and any that found no room in the queue or were too large.",
 		}, func() float64 { return float64(s.callRecords.Stats().Dropped) }))
+}
+
+// lasting is where the things are that outlive calls, such as runs of workflows: in what
+// outlives the server or, where nothing does, in memory, from when that is first needed.
+type lasting struct {
+	stored func() (*stored, error) // nil where nothing outlives the server
+
+	mu     sync.Mutex
+	memory state.Engine
+}
+
+func (l *lasting) engine(ctx context.Context) (state.Engine, error) {
+	if l.stored != nil {
+		s, err := l.stored()
+		if err != nil {
+			return nil, err
+		}
+		return s.engine, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var err error
+	if l.memory == nil {
+		l.memory, err = state.Open(ctx, state.Options{})
+	}
+	return l.memory, err
+}
+
+// Close ends what is in memory.
+func (l *lasting) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.memory == nil {
+		return nil
+	}
+	return l.memory.Close()
 }
 
 // closers are closed after everything that stores something.

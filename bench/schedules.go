@@ -1,0 +1,152 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/toolserver/toolserver/bench/work"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// schedulesFigure is the figure of schedules: what many of them cost while none is due, and how
+// late those are that are.
+func schedulesFigure(ctx context.Context, h *harness) ([]row, error) {
+	s, err := h.startSchedules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	count, within := h.plan.executions, time.Minute
+	due := max(count/10, 1)
+	if h.plan.rounds == 1 {
+		within = time.Second
+	}
+	far := func(i int) time.Time { return time.Now().Add(time.Hour * time.Duration(100+i%1000)) }
+	begin := time.Now()
+	if err := createSchedules(ctx, s, "far", count-due, far); err != nil {
+		return nil, err
+	}
+	made := time.Since(begin)
+	idle, err := idleCPU(ctx, s, h.plan.remainsRest)
+	if err != nil {
+		return nil, err
+	}
+	first := time.Now().Add(made*time.Duration(due)/time.Duration(count) + 10*time.Second) // when all of them are made
+	if err := createSchedules(ctx, s, "near", due, func(i int) time.Time { return first.Add(within * time.Duration(i) / time.Duration(due)) }); err != nil {
+		return nil, err
+	}
+	late, err := lateness(ctx, s, due, first.Add(within))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(late)
+	return []row{
+		single(fmt.Sprintf("%d schedules: the latest of %d that were due within %s", count, due, within), "ms", late[len(late)-1], valueAtMost(250)),
+		single("p50", "ms", quantile(late, 0.5), target{}),
+		single("CPU while none is due", "ms/s", idle, target{}),
+		single("schedule_create, 16 at once", "ms", float64(made)/1e6/float64(count-due), target{}),
+	}, nil
+}
+
+// startSchedules starts toolserver with a state, for very many schedules.
+func (h *harness) startSchedules(ctx context.Context) (*server, error) {
+	dir, err := os.MkdirTemp(h.dir, "schedules-")
+	if err != nil {
+		return nil, err
+	}
+	config := "sessions: {mode: allow, max_per_principal: 10000}\nschedules: {max_per_principal: 100000}\n"
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	command := h.command(h.subject, "serve", "--config", "config.yaml", "--listen", anyPort, "--admin", "off")
+	command.Dir = dir
+	return h.start(ctx, withState(command, "embedded", filepath.Join(dir, "state")))
+}
+
+// createSchedules makes schedules that fire once.
+func createSchedules(ctx context.Context, s *server, prefix string, count int, at func(int) time.Time) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for i := range count {
+		group.Go(func() (err error) {
+			for range 5 { // others may keep the disk busy
+				if _, err = called(ctx, s, "schedule_create", map[string]any{
+					"name": fmt.Sprint(prefix, i), "tool": work.Noop, "input": work.NoopInput{Text: "x"}, "at": at(i).UTC().Format(time.RFC3339Nano),
+				}); err == nil {
+					break
+				}
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// called makes a call that has to succeed.
+func called(ctx context.Context, s *server, tool string, input any) (end *pb.Finished, err error) {
+	err = follow(ctx, s.client, &pb.ExecuteToolRequest{Tool: tool, InputJson: work.JSON(input)}, func(message *pb.ExecuteToolResponse) error {
+		if end = message.GetEvent().GetFinished(); end != nil && end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+			return fmt.Errorf("%s: %v", tool, end)
+		}
+		return nil
+	})
+	return end, err
+}
+
+// idleCPU returns the milliseconds of CPU that a server takes in a second of rest.
+func idleCPU(ctx context.Context, s *server, rest time.Duration) (float64, error) {
+	before, err := cpuTime(s.pid())
+	if err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(rest):
+	}
+	after, err := cpuTime(s.pid())
+	return float64(after-before) / 1e6 / time.Since(begin).Seconds(), err
+}
+
+// lateness returns by how many milliseconds schedules were late, when all have fired.
+func lateness(ctx context.Context, s *server, count int, last time.Time) (late []float64, err error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(time.Until(last) + 2*time.Second): // which must suffice
+	}
+	for i := range count {
+		end, err := called(ctx, s, "schedule_list", map[string]any{"name": fmt.Sprint("near", i)})
+		if err != nil {
+			return nil, err
+		}
+		var told struct {
+			Schedules []struct {
+				History []struct {
+					At, Began time.Time
+					Outcome   string
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(end.GetDetailsJson()), &told); err != nil {
+			return nil, err
+		}
+		if past := told.Schedules[0].History; len(past) != 1 || past[0].Outcome != "succeeded" {
+			return nil, fmt.Errorf("schedule %d: %v", i, past)
+		}
+		past := told.Schedules[0].History[0]
+		late = append(late, float64(past.Began.Sub(past.At))/1e6)
+	}
+	return late, nil
+}

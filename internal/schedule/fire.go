@@ -1,0 +1,121 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/errand"
+	"github.com/toolserver/toolserver/internal/tools/schedule"
+)
+
+const (
+	maxAtOnce   = 64 // records that are changed at once
+	maxReason   = 500
+	maxAnew     = 3 // times that a firing is begun anew because nothing came of it
+	endPatience = 10 * time.Second
+)
+
+// begin has firings run, each apart.
+func (s *Schedules) begin(k *kept, r *record, list []firing) {
+	for _, f := range list {
+		s.enter(func() { s.fire(k, r, f) })
+	}
+}
+
+// fire makes the call of a schedule, in a session of its own, and notes how it ended.
+func (s *Schedules) fire(k *kept, r *record, f firing) {
+	ctx, cancel := context.WithCancelCause(s.base)
+	defer cancel(nil)
+	id := r.session(f.At)
+	s.mu.Lock()
+	if s.running[id] != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.running[id] = cancel
+	s.mu.Unlock()
+	how, over := s.call(ctx, r, f)
+	s.mu.Lock()
+	delete(s.running, id)
+	s.mu.Unlock()
+	if !over {
+		return // another process, or the next one, takes it over
+	}
+	how.At, how.Ended = f.At, s.now()
+	if len(how.Reason) > maxReason {
+		how.Reason = how.Reason[:maxReason] + "…"
+	}
+	for s.base.Err() == nil {
+		var begin []firing
+		s.slots <- struct{}{}
+		there, err := s.change(s.base, k, r.key(), func(r *record) bool {
+			begin = r.end(f.At, how, s.now(), s.me)
+			return true
+		})
+		<-s.slots
+		if err == nil {
+			if next, _, _ := k.records.Get(r.key()); there && next != nil {
+				s.begin(k, next, begin)
+			}
+			return
+		}
+		s.options.Logger.Warn("the end of a firing could not be stored", zap.String("schedule", r.id()), zap.Error(err))
+		sleep(s.base, retryAfter)
+	}
+}
+
+// call makes the call, and reports whether that is over.
+func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule.Past, over bool) {
+	who := r.Who
+	if s.options.Known != nil {
+		var err error
+		if who, err = s.options.Known(who); err != nil {
+			return schedule.Past{Outcome: "refused", Reason: err.Error()}, true
+		}
+	}
+	session := r.session(f.At)
+	if err := s.options.Door.Open(ctx, who, session, r.Settings); err != nil {
+		if errors.Is(err, errand.ErrAway) || s.base.Err() != nil {
+			return how, false
+		}
+		return schedule.Past{Outcome: "refused", Reason: "there was no session to work in: " + err.Error()}, true
+	}
+	var began time.Time
+	accepted := func(*errand.Event) {
+		if began.IsZero() {
+			began = s.now()
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		end, err := s.options.Door.Call(ctx, who, errand.Call{
+			Session: session, ID: fmt.Sprintf("fire-%d", attempt), Tool: r.Tool, Input: r.Input, Purpose: "the schedule " + r.Name,
+		}, accepted)
+		switch {
+		case s.base.Err() != nil, errors.Is(err, errand.ErrAway):
+			return how, false
+		case err == nil && end.Outcome == errand.Unstarted && attempt < maxAnew:
+			continue
+		}
+		closing, done := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+		defer done()
+		s.options.Door.Shut(closing, who, session)
+		if cause := context.Cause(ctx); cause != nil {
+			return schedule.Past{Began: began, Outcome: "cancelled", Reason: cause.Error()}, true
+		}
+		if err != nil {
+			return schedule.Past{Outcome: "refused", Reason: err.Error()}, true
+		}
+		return schedule.Past{Began: began, Outcome: outcomes[end.Outcome], Reason: end.Message, Execution: end.Execution}, true
+	}
+}
+
+var outcomes = map[errand.Outcome]string{
+	errand.Succeeded: "succeeded", errand.Failed: "failed", errand.Refused: "refused", errand.Limited: "refused", errand.Lost: "lost", errand.Unstarted: "lost",
+}

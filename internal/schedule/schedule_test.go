@@ -1,0 +1,408 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/errand"
+	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/schedule"
+)
+
+// TestTimes has the times of schedules, also where clocks are changed.
+func TestTimes(t *testing.T) {
+	for _, test := range []struct {
+		when schedule.When
+		from string
+		want string // in UTC
+	}{
+		{schedule.When{Cron: "30 2 * * *", Zone: "Europe/Berlin"}, "2026-03-28T12:00:00Z", "29T01:30 30T00:30"},                     // there is no 2:30 on the 29th
+		{schedule.When{Cron: "30 2 * * *", Zone: "Europe/Berlin"}, "2026-10-24T12:00:00Z", "25T00:30 26T01:30"},                     // and twice on the 25th
+		{schedule.When{Cron: "*/30 * * * *", Zone: "Europe/Berlin"}, "2026-10-25T00:20:00Z", "25T00:30 25T01:00 25T01:30 25T02:00"}, // which are all times
+		{schedule.When{Cron: "0 9 * * 1-5"}, "2026-11-13T10:00:00Z", "16T09:00 17T09:00"},                                           // over a weekend
+		{schedule.When{Every: "90m"}, "2026-11-13T10:00:00Z", "13T11:30 13T13:00"},
+		{schedule.When{At: "2026-11-14T08:00:00+01:00"}, "2026-11-13T10:00:00Z", "14T07:00 never"},
+	} {
+		from, _ := time.Parse(time.RFC3339, test.from)
+		all, err := timesOf(test.when, from)
+		if err != nil {
+			t.Errorf("%v: %v", test.when, err)
+			continue
+		}
+		var got []string
+		for at := from; len(got) < len(strings.Fields(test.want)); {
+			if at = all.next(at); at.IsZero() {
+				got = append(got, "never")
+			} else {
+				got = append(got, at.Format("02T15:04"))
+			}
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %v, want %s", test.when.Text(), got, test.want)
+		}
+	}
+	for want, when := range map[string]schedule.When{
+		"never fires":          {Cron: "0 0 31 2 *"},
+		"want five fields":     {Cron: "TZ=UTC"},
+		"such as 30 8 * * 1-5": {Cron: "* * * * * *"},
+		"is not known":         {Cron: "0 0 * * *", Zone: "Europe/Nowhere"},
+		"is no interval":       {Every: "-5m"},
+		"is no time":           {At: "tomorrow"},
+		"want exactly one":     {At: "2030-01-31T08:00:00Z", Every: "5m"},
+		"an interval every":    {Cron: "@every 1s"},
+	} {
+		if _, err := timesOf(when, time.Now()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", when, err, want)
+		}
+	}
+}
+
+// TestAdvance has what becomes of missed and overlapping times.
+func TestAdvance(t *testing.T) {
+	began := time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		missed, overlap string
+		away            time.Duration
+		running         bool
+		want            string // begun, queued, and the last of the history
+	}{
+		{"skip", "skip", 0, false, "1 0 "},
+		{"skip", "skip", time.Hour, false, "0 0 missed"},
+		{"once", "skip", time.Hour, false, "1 0 missed"},
+		{"all", "skip", time.Hour, false, "1 12 "},
+		{"all", "allow", 24 * time.Hour, false, "100 0 missed"},
+		{"skip", "skip", 0, true, "0 0 skipped"},
+		{"skip", "queue", 0, true, "0 1 "},
+		{"skip", "replace", 0, true, "1 0 "},
+		{"skip", "allow", 0, true, "1 0 "},
+	} {
+		r := &record{Name: "x", Created: began, When: schedule.When{Every: "5m"}, Missed: test.missed, Overlap: test.overlap, Next: began.Add(5 * time.Minute)}
+		r.times, _ = timesOf(r.When, began)
+		if test.running {
+			r.Running = []firing{{At: began, By: "other"}}
+		}
+		now := r.Next.Add(test.away + 10*time.Millisecond)
+		if test.away > 0 {
+			now = now.Add(2 * time.Minute) // after a time, and before the next
+		}
+		begun := r.advance(now, "me")
+		last := ""
+		if n := len(r.History); n > 0 {
+			last = r.History[n-1].Outcome
+		}
+		if got := fmt.Sprintf("%d %d %s", len(begun), len(r.Queue), last); got != test.want {
+			t.Errorf("%s, %s, away %s, running %t: %s, want %s", test.missed, test.overlap, test.away, test.running, got, test.want)
+		}
+		if !r.Next.After(now) || r.Next.Sub(now) > 5*time.Minute {
+			t.Errorf("%s: next %s at %s", test.missed, r.Next, now)
+		}
+		if test.overlap == "replace" && !r.Running[0].Replaced {
+			t.Error("the firing before is not replaced")
+		}
+	}
+}
+
+// door is one that claims call ids as the executor does, in a state that several share.
+type door struct {
+	Door
+	claims  state.KV
+	mu      sync.Mutex
+	calls   map[string]int // by session
+	hold    chan struct{}  // if set, calls end with it
+	preview errand.Preview
+}
+
+func (d *door) SettingsOf(context.Context, errand.Who, string) (errand.Settings, error) {
+	return errand.Settings{Mode: 2}, nil
+}
+func (d *door) Open(context.Context, errand.Who, string, errand.Settings) error { return nil }
+func (d *door) Shut(context.Context, errand.Who, string)                        {}
+func (d *door) Check(context.Context, errand.Who, string, string, json.RawMessage) (errand.Preview, error) {
+	return d.preview, nil
+}
+
+func (d *door) Call(ctx context.Context, _ errand.Who, call errand.Call, _ func(*errand.Event)) (*errand.End, error) {
+	if d.claims != nil {
+		if _, err := d.claims.Create(ctx, call.Session+"/"+call.ID, nil, 0); errors.Is(err, state.ErrConflict) {
+			return &errand.End{Outcome: errand.Lost}, nil
+		}
+	}
+	d.mu.Lock()
+	d.calls[call.Session]++
+	hold := d.hold
+	d.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-hold:
+		}
+	}
+	return &errand.End{}, nil
+}
+
+func (d *door) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, times := range d.calls {
+		n += times
+	}
+	return n
+}
+
+func newDoor() *door {
+	return &door{calls: make(map[string]int), preview: errand.Preview{Allowed: true}}
+}
+
+var env = tools.Env{Principal: "alice", SessionID: "s"}
+
+func (s *Schedules) must(t *testing.T, n schedule.New) {
+	t.Helper()
+	if _, _, err := s.Create(t.Context(), env, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clock is one on the wall that can be set.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// open returns schedules on an engine, which end with the test.
+func open(t *testing.T, engine state.Engine, options Options) *Schedules {
+	t.Helper()
+	options.Engine = func(context.Context) (state.Engine, error) { return engine, nil }
+	s := New(options)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func memory(t *testing.T) state.Engine {
+	t.Helper()
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { engine.Close() })
+	return engine
+}
+
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// outcomes returns how the firings of a schedule ended, by their order.
+func (s *Schedules) outcomes(t *testing.T, name string) (list []string) {
+	t.Helper()
+	found, err := s.List(t.Context(), env, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range found[0].History {
+		list = append(list, p.Outcome)
+	}
+	return list
+}
+
+// TestClockIsSet fires a schedule while the clock on the wall is set on by a day and back again:
+// no time fires twice, what was missed is made up for once, and it goes on by the clock.
+func TestClockIsSet(t *testing.T) {
+	c, d := new(clock), newDoor()
+	s := open(t, memory(t), Options{Door: d, Now: c.now})
+	s.must(t, schedule.New{Name: "x", Tool: "bash", When: schedule.When{Every: "5m"}})
+	set := func(by time.Duration, want int, outcomes string) {
+		t.Helper()
+		c.ahead.Add(int64(by))
+		s.wake <- struct{}{}
+		waitFor(t, fmt.Sprintf("set by %s: %d calls and %v, want %d and %s", by, d.count(), s.outcomes(t, "x"), want, outcomes), func() bool {
+			return d.count() == want && strings.Join(s.outcomes(t, "x"), " ") == outcomes
+		})
+	}
+	set(5*time.Minute, 1, "succeeded")
+	set(24*time.Hour+2*time.Minute, 2, "succeeded missed succeeded")
+	set(-24*time.Hour-2*time.Minute, 2, "succeeded missed succeeded")
+	waitFor(t, "it does not go on by the clock", func() bool {
+		list, err := s.List(t.Context(), env, "x")
+		return err == nil && list[0].Next.Sub(c.now()) <= 5*time.Minute
+	})
+	set(5*time.Minute, 3, "succeeded missed succeeded succeeded")
+	for session, times := range d.calls {
+		if times != 1 {
+			t.Errorf("%s fired %d times", session, times)
+		}
+	}
+}
+
+// TestOwners has what one may make, and what another sees of it.
+func TestOwners(t *testing.T) {
+	d, c := newDoor(), new(clock)
+	lost := errors.New("alice may not call tools any more")
+	var gone atomic.Bool
+	s := open(t, memory(t), Options{Door: d, Now: c.now, Config: Config{MaxPerPrincipal: 2}, Known: func(w errand.Who) (errand.Who, error) {
+		if gone.Load() {
+			return w, lost
+		}
+		return w, nil
+	}})
+	every := schedule.When{Every: "1h"}
+	s.must(t, schedule.New{Name: "a/b", Tool: "bash", When: every})
+	refused := func(code string, n schedule.New) {
+		t.Helper()
+		var failure *tools.Failure
+		if _, _, err := s.Create(t.Context(), env, n); !errors.As(err, &failure) || failure.Code != code {
+			t.Errorf("%v, want %s", err, code)
+		}
+	}
+	refused("schedule_exists", schedule.New{Name: "a/b", Tool: "bash", When: every})
+	refused("too_often", schedule.New{Name: "c", Tool: "bash", When: schedule.When{Every: "59s"}})
+	refused("invalid_time", schedule.New{Name: "c", Tool: "bash", When: schedule.When{At: "2020-01-01T00:00:00Z"}})
+	refused("invalid_time", schedule.New{Name: "c", Tool: "bash", When: schedule.When{Cron: "0 0 31 2 *"}})
+	d.preview = errand.Preview{Reason: "No."}
+	refused("denied", schedule.New{Name: "c", Tool: "bash", When: every})
+	d.preview = errand.Preview{Allowed: true}
+	s.must(t, schedule.New{Name: "c", Tool: "bash", When: every})
+	refused("too_many_schedules", schedule.New{Name: "d", Tool: "bash", When: every})
+	for _, other := range []tools.Env{{Principal: "bob"}, {Principal: "alice", Tenant: "acme"}, {Principal: "alice/a"}} {
+		_, listed := s.List(t.Context(), other, "a/b")
+		_, paused := s.Pause(t.Context(), other, "a/b", true)
+		for _, err := range []error{listed, paused, s.Delete(t.Context(), other, "a/b"), s.Fire(t.Context(), other, "a/b")} {
+			var failure *tools.Failure
+			if !errors.As(err, &failure) || failure.Code != "no_such_schedule" || strings.Contains(failure.Message, "There are:") {
+				t.Errorf("%s/%s: %v", other.Tenant, other.Principal, err)
+			}
+		}
+		if all, err := s.List(t.Context(), other, ""); err != nil || len(all) != 0 {
+			t.Errorf("%v, %v", all, err)
+		}
+	}
+	gone.Store(true)
+	if err := s.Fire(t.Context(), env, "c"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the firing was not refused", func() bool { return strings.Join(s.outcomes(t, "c"), " ") == "refused" })
+	if d.count() != 0 {
+		t.Error("it was called all the same")
+	}
+}
+
+// TestOverlaps has two firings overlap.
+func TestOverlaps(t *testing.T) {
+	d := newDoor()
+	d.hold = make(chan struct{})
+	s := open(t, memory(t), Options{Door: d})
+	for _, overlap := range []string{"skip", "queue", "replace", "allow"} {
+		s.must(t, schedule.New{Name: overlap, Tool: "bash", When: schedule.When{Every: "1h"}, Overlap: overlap})
+		before := d.count()
+		if err := s.Fire(t.Context(), env, overlap); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "it does not fire", func() bool { return d.count() == before+1 })
+		err := s.Fire(t.Context(), env, overlap)
+		if begins := overlap == "replace" || overlap == "allow"; begins != (err == nil) {
+			t.Errorf("%s: %v", overlap, err)
+		}
+	}
+	waitFor(t, "nothing was replaced", func() bool { return strings.Join(s.outcomes(t, "replace"), " ") == "cancelled" && d.count() == 6 })
+	close(d.hold)
+	for overlap, want := range map[string]string{"skip": "skipped succeeded", "queue": "succeeded succeeded", "replace": "cancelled succeeded", "allow": "succeeded succeeded"} {
+		waitFor(t, fmt.Sprintf("%s: %v, want %s", overlap, s.outcomes(t, overlap), want), func() bool { return strings.Join(s.outcomes(t, overlap), " ") == want })
+	}
+}
+
+// TestReplicas has three schedulers see to the same schedules, of which one is killed: each time
+// fires once, and what the dead one began is taken over.
+func TestReplicas(t *testing.T) {
+	engine, c := memory(t), new(clock)
+	claims, err := engine.KV(t.Context(), state.Space{Name: "claims"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const count, rounds = 50, 4
+	var doors []*door
+	var replicas []*Schedules
+	for range 3 {
+		d := newDoor()
+		d.claims = claims
+		s := open(t, engine, Options{Door: d, Now: c.now, Lasting: true, Config: Config{MaxPerPrincipal: count}})
+		s.replicaTime, s.replicaTell = 2*time.Second, 200*time.Millisecond
+		s.Begin()
+		doors, replicas = append(doors, d), append(replicas, s)
+	}
+	for i := range count {
+		replicas[i%3].must(t, schedule.New{Name: fmt.Sprint(i), Tool: "bash", When: schedule.When{Every: "5m"}, Overlap: schedule.OverlapAllow})
+	}
+	all := func() int { return doors[0].count() + doors[1].count() + doors[2].count() }
+	doors[0].hold = make(chan struct{}) // what the first begins does not end
+	for round := range rounds {
+		if round == 2 {
+			replicas[0].end(errKilled)
+			replicas = replicas[1:]
+		}
+		waitFor(t, "not all replicas know of all schedules", func() bool {
+			for _, s := range replicas {
+				if len(s.kept.records.Keys(schedules)) != count {
+					return false
+				}
+			}
+			return true
+		})
+		due := c.now().Add(5 * time.Minute)
+		c.ahead.Add(int64(5 * time.Minute))
+		for _, s := range replicas {
+			select {
+			case s.wake <- struct{}{}:
+			default:
+			}
+		}
+		waitFor(t, "not all times were seen to", func() bool {
+			for i := range count {
+				list, err := replicas[len(replicas)-1].List(t.Context(), env, fmt.Sprint(i))
+				if err != nil || !list[0].Next.After(due) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	waitFor(t, "something is still running", func() bool {
+		for i := range count {
+			list, err := replicas[0].List(t.Context(), env, fmt.Sprint(i))
+			if err != nil || list[0].Running > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	fired := make(map[string]int)
+	for _, d := range doors {
+		for session, times := range d.calls {
+			fired[session] += times
+		}
+	}
+	for session, times := range fired {
+		if times != 1 {
+			t.Errorf("%s fired %d times", session, times)
+		}
+	}
+	if len(fired) != count*rounds {
+		t.Errorf("%d fired, want %d", len(fired), count*rounds)
+	}
+	t.Logf("%d fired, %d by the one that was killed", all(), doors[0].count())
+}

@@ -1,0 +1,433 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package schedule has calls made at times, by whom they were asked for and with no more than
+// the rights of then: each in a session of its own, judged by the policy in force at the time.
+//
+// The parts:
+//
+//	times.go      when a schedule fires: cron, intervals, once
+//	record.go     what is stored of one, and what becomes of a time that is due
+//	schedules.go  which there are, and what their owners do with them
+//	clock.go      who waits for the next time, and begins what is due
+//	fire.go       one firing: its session, its call, its end
+//
+// Of several replicas one sees to each time: the one whose compare-and-set of the record wins.
+// What it began and did not end, because it is gone, another one takes over under the same
+// call id.
+//
+// Locks: that of [Schedules] guards the heap of times. It is not held while something is
+// waited for.
+//
+// Goroutines: one waits for the next time. Each firing has one, and where several replicas
+// share a state one keeps this one known as there.
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/errand"
+	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/schedule"
+)
+
+// Config is the section "schedules" of the configuration. Zero fields take the defaults named.
+type Config struct {
+	MaxPerPrincipal int           `yaml:"max_per_principal"` // 100
+	MinInterval     time.Duration `yaml:"min_interval"`      // the least time between two firings; 1m
+}
+
+// WithDefaults returns c with its zero fields filled in.
+func (c Config) WithDefaults() Config {
+	c.MaxPerPrincipal, c.MinInterval = cmp.Or(c.MaxPerPrincipal, 100), cmp.Or(c.MinInterval, time.Minute)
+	return c
+}
+
+// A Door makes the calls of schedules.
+type Door interface {
+	Call(ctx context.Context, who errand.Who, call errand.Call, tell func(*errand.Event)) (*errand.End, error)
+	Check(ctx context.Context, who errand.Who, session, tool string, input json.RawMessage) (errand.Preview, error)
+	SettingsOf(ctx context.Context, who errand.Who, session string) (errand.Settings, error)
+	Open(ctx context.Context, who errand.Who, id string, settings errand.Settings) error
+	Shut(ctx context.Context, who errand.Who, id string)
+}
+
+// Options are what schedules are kept and seen to with.
+type Options struct {
+	Config
+	Door Door
+
+	// Known, if set, returns a principal with what it may be by now, or why it may not call any
+	// more.
+	Known func(errand.Who) (errand.Who, error)
+
+	// Engine returns where all is kept. It is asked when that is first needed. Lasting says
+	// that this outlives the process; Alone, that no other process has it.
+	Engine         func(context.Context) (state.Engine, error)
+	Lasting, Alone bool
+
+	Logger *zap.Logger
+
+	// Now is the clock on the wall; nil: [time.Now].
+	Now func() time.Time
+}
+
+// Schedules keeps schedules and sees to them. Close it after use.
+type Schedules struct {
+	options                  Options
+	me                       string
+	base                     context.Context
+	end                      context.CancelCauseFunc
+	atWork                   sync.WaitGroup
+	replicaTime, replicaTell time.Duration // after which a process that says nothing is dead, and how often this one does
+
+	slots chan struct{} // firings that are begun or ended at once
+
+	opening sync.Mutex
+	kept    *kept
+
+	mu      sync.Mutex
+	heap    timeHeap
+	wake    chan struct{}                      // has room for one
+	running map[string]context.CancelCauseFunc // by session: firings of this process
+	closing bool
+}
+
+// kept is what is stored.
+type kept struct {
+	kv       state.KV
+	records  *state.Mirror[*record]
+	replicas *state.Mirror[string]
+}
+
+var (
+	errClosed   = errors.New("the server is shutting down")
+	errReplaced = errors.New("the next firing took its place")
+	errDeleted  = errors.New("the schedule was deleted")
+)
+
+// New returns schedules that nobody has yet; Begin has those seen to that are kept.
+func New(options Options) *Schedules {
+	options.Config = options.Config.WithDefaults()
+	if options.Logger == nil {
+		options.Logger = zap.NewNop()
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	s := &Schedules{options: options, me: rand.Text(), slots: make(chan struct{}, maxAtOnce), wake: make(chan struct{}, 1), running: make(map[string]context.CancelCauseFunc)}
+	s.replicaTime, s.replicaTell = 15*time.Second, 4*time.Second
+	s.base, s.end = context.WithCancelCause(context.Background())
+	return s
+}
+
+// now is the clock on the wall, without what Go knows besides.
+func (s *Schedules) now() time.Time { return s.options.Now().Round(0).UTC() }
+
+// Begin has the schedules seen to that are kept. Calls can be made by now.
+func (s *Schedules) Begin() {
+	if s.options.Lasting { // else there is none before one is made
+		s.enter(func() {
+			for s.base.Err() == nil {
+				if _, err := s.open(s.base); err == nil {
+					return
+				}
+				sleep(s.base, retryAfter)
+			}
+		})
+	}
+}
+
+// enter runs f apart, unless all ends.
+func (s *Schedules) enter(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.atWork.Go(f)
+	return true
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// Close leaves all to whoever sees to it next.
+func (s *Schedules) Close() error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.end(errClosed)
+	s.atWork.Wait()
+	return nil
+}
+
+// Lasting reports whether all this outlives the server.
+func (s *Schedules) Lasting() bool { return s.options.Lasting }
+
+// open opens what is stored, and begins to see to it.
+func (s *Schedules) open(ctx context.Context) (*kept, error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.kept != nil {
+		return s.kept, nil
+	}
+	engine, err := s.options.Engine(ctx)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	k := new(kept)
+	if k.kv, err = engine.KV(ctx, state.Space{Name: "schedules", MaxBytes: 256 << 20}); err != nil {
+		return nil, unavailable(err)
+	}
+	k.records = state.NewMirror(s.base, k.kv, schedules, decodeRecord, s.changed)
+	k.replicas = state.NewMirror(s.base, k.kv, replicas, func(text []byte) (string, error) { return string(text), nil }, nil)
+	for _, ready := range []func(context.Context) error{k.records.Ready, k.replicas.Ready} {
+		if err := ready(ctx); err != nil {
+			return nil, unavailable(err)
+		}
+	}
+	s.kept = k
+	s.enter(func() { s.watch(k) })
+	if s.options.Lasting {
+		s.enter(func() { s.takeOver(k) })
+	}
+	return k, nil
+}
+
+func unavailable(err error) error {
+	return &tools.Failure{Code: "state_unavailable", Message: "What schedules are kept in cannot be used now: " + err.Error() + ". Nothing was changed that you were not told: try again later.", Retryable: true}
+}
+
+func ownerOf(env tools.Env) string { return errand.Of(env).Owner() }
+
+// Create keeps a schedule.
+func (s *Schedules) Create(ctx context.Context, env tools.Env, n schedule.New) (_ schedule.Status, note string, err error) {
+	k, err := s.open(ctx)
+	if err != nil {
+		return schedule.Status{}, "", err
+	}
+	r := &record{
+		Version: recordVersion, Name: n.Name, Created: s.now(), Who: errand.Of(env), Tool: n.Tool, Input: n.Input, When: n.When,
+		Missed: cmp.Or(n.Missed, schedule.MissedOnce), Overlap: cmp.Or(n.Overlap, schedule.OverlapSkip),
+	}
+	if err := s.timed(r); err != nil {
+		return schedule.Status{}, "", err
+	}
+	names := k.records.Keys(schedules + state.Key(ownerOf(env)) + "/")
+	switch {
+	case slices.Contains(names, r.key()):
+		return schedule.Status{}, "", tools.Failf("schedule_exists", "There is a schedule %s already: delete it first, or choose another name.", n.Name)
+	case len(names) >= s.options.MaxPerPrincipal:
+		return schedule.Status{}, "", tools.Failf("too_many_schedules", "There are %d schedules, which is as many as you may have: delete some.", len(names))
+	}
+	if note, err = s.preview(ctx, env, r); err != nil {
+		return schedule.Status{}, "", err
+	}
+	revision, err := k.kv.Create(ctx, r.key(), r.encode(), 0)
+	switch {
+	case errors.Is(err, state.ErrConflict):
+		return schedule.Status{}, "", tools.Failf("schedule_exists", "There is a schedule %s already: delete it first, or choose another name.", n.Name)
+	case err != nil:
+		return schedule.Status{}, "", unavailable(err)
+	}
+	k.records.Note(r.key(), r, revision)
+	return r.status(), note, nil
+}
+
+// timed fills in when a schedule fires, or says why it cannot.
+func (s *Schedules) timed(r *record) error {
+	var err error
+	if r.times, err = timesOf(r.When, r.Created); err != nil {
+		return tools.Failf("invalid_time", "%v.", err)
+	}
+	if r.Next = r.times.next(r.Created); r.Next.IsZero() {
+		return tools.Failf("invalid_time", "%s is over: it is %s by now.", r.When.At, r.Created.Format(time.RFC3339))
+	}
+	if least := shortest(r.times, r.Created); least < s.options.MinInterval {
+		return tools.Failf("too_often", "It would fire every %s: at least %s have to be between.", least, s.options.MinInterval)
+	}
+	return nil
+}
+
+// preview has the policy judge what a schedule runs, in a session as it fires in. The rights of
+// the session that made it are the most that it ever has.
+func (s *Schedules) preview(ctx context.Context, env tools.Env, r *record) (note string, err error) {
+	door := s.options.Door
+	if r.Settings, err = door.SettingsOf(ctx, r.Who, env.SessionID); err != nil {
+		return "", tools.Failf("not_judged", "What the schedule runs could not be judged: %v.", err)
+	}
+	if mode := tools.Mode(r.Settings.Mode); r.Who.MaxMode == 0 || r.Who.MaxMode.Above(mode) {
+		r.Who.MaxMode = mode
+	}
+	id := r.session(r.Created)
+	if err = door.Open(ctx, r.Who, id, r.Settings); err != nil && r.Settings.Workspace != "" {
+		r.Settings.Workspace = ""
+		note = "It works in a new, empty workspace each time: the one of this session cannot be used by another. "
+		err = door.Open(ctx, r.Who, id, r.Settings)
+	}
+	if err != nil {
+		return "", tools.Failf("no_session", "The schedule would have no session to work in: %v.", err)
+	}
+	defer door.Shut(context.WithoutCancel(ctx), r.Who, id)
+	p, err := door.Check(ctx, r.Who, id, r.Tool, r.Input)
+	switch {
+	case err != nil:
+		return "", tools.Failf("invalid_call", "The schedule would fail: %v.", err)
+	case p.Asks:
+		note += "A person has to approve each firing, which is refused where nobody does: " + p.Reason + " "
+	case !p.Allowed:
+		return "", tools.Failf("denied", "The schedule would be refused: %s", p.Reason)
+	}
+	return note, nil
+}
+
+// none is the failure of a schedule that is not there, for this principal.
+func (s *Schedules) none(k *kept, env tools.Env, name string) error {
+	var names []string
+	for _, key := range k.records.Keys(schedules + state.Key(ownerOf(env)) + "/") {
+		parts := state.Parts(key)
+		names = append(names, parts[len(parts)-1])
+	}
+	there := "There are none."
+	if len(names) > 0 {
+		there = "There are: " + strings.Join(names[:min(len(names), 30)], ", ") + "."
+	}
+	return tools.Failf("no_such_schedule", "There is no schedule %.64q%s %s", name, cmp.Or(nearest.Hint(nearest.Names(name, names)), "."), there)
+}
+
+// List returns the schedules, by name; with a name, that one.
+func (s *Schedules) List(ctx context.Context, env tools.Env, name string) ([]schedule.Status, error) {
+	k, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if name != "" {
+		r, _, there := k.records.Get(scheduleKey(ownerOf(env), name))
+		if !there {
+			return nil, s.none(k, env, name)
+		}
+		return []schedule.Status{r.status()}, nil
+	}
+	var list []schedule.Status
+	for _, key := range k.records.Keys(schedules + state.Key(ownerOf(env)) + "/") {
+		if r, _, there := k.records.Get(key); there {
+			list = append(list, r.status())
+		}
+	}
+	return list, nil
+}
+
+// Pause has a schedule not fire until it is resumed.
+func (s *Schedules) Pause(ctx context.Context, env tools.Env, name string, paused bool) (status schedule.Status, err error) {
+	k, err := s.open(ctx)
+	if err != nil {
+		return status, err
+	}
+	there, err := s.change(ctx, k, scheduleKey(ownerOf(env), name), func(r *record) bool {
+		if r.Paused = paused; !paused && r.times != nil {
+			r.Next = r.times.next(s.now()) // what was not to fire was not missed
+		}
+		status = r.status()
+		return true
+	})
+	if err == nil && !there {
+		err = s.none(k, env, name)
+	}
+	return status, err
+}
+
+// Delete forgets a schedule, and ends what it runs.
+func (s *Schedules) Delete(ctx context.Context, env tools.Env, name string) error {
+	k, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	key := scheduleKey(ownerOf(env), name)
+	if _, _, there := k.records.Get(key); !there {
+		return s.none(k, env, name)
+	}
+	if err := k.kv.Delete(ctx, key, 0); err != nil {
+		return unavailable(err)
+	}
+	k.records.Forget(key)
+	return nil
+}
+
+// Fire has a schedule fire now, besides.
+func (s *Schedules) Fire(ctx context.Context, env tools.Env, name string) error {
+	k, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	var begin []firing
+	now, key := s.now().Truncate(time.Millisecond), scheduleKey(ownerOf(env), name)
+	there, err := s.change(ctx, k, key, func(r *record) bool {
+		begin = r.begin(now, now, s.me, false)
+		return true
+	})
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return s.none(k, env, name)
+	case len(begin) == 0:
+		return &tools.Failure{Code: "still_running", Message: fmt.Sprintf("The schedule %s did not fire: the firing before has not ended, and what overlaps is %s here.", name, "skipped or queued"), Retryable: true}
+	}
+	r, _, _ := k.records.Get(key)
+	s.begin(k, r, begin)
+	return nil
+}
+
+// change changes a record by compare-and-set, until change has nothing to change or nobody was
+// faster. It reports whether the record is there.
+func (s *Schedules) change(ctx context.Context, k *kept, key string, change func(*record) bool) (there bool, err error) {
+	known, revision, there := k.records.Get(key)
+	for there {
+		r := known.clone()
+		if !change(r) {
+			return true, nil
+		}
+		next, err := k.kv.Update(ctx, key, r.encode(), revision, 0)
+		if err == nil {
+			k.records.Note(key, r, next)
+			return true, nil
+		}
+		if !errors.Is(err, state.ErrConflict) {
+			return true, unavailable(err)
+		}
+		entry, err := k.kv.Get(ctx, key)
+		switch {
+		case errors.Is(err, state.ErrNotFound):
+			k.records.Forget(key)
+			return false, nil
+		case err != nil:
+			return true, unavailable(err)
+		}
+		if known, err = decodeRecord(entry.Value); err != nil {
+			return true, unavailable(err)
+		}
+		revision = entry.Revision
+		k.records.Note(key, known, revision)
+	}
+	return false, nil
+}

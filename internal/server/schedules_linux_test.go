@@ -1,0 +1,126 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// history returns what schedule_list tells of a schedule.
+func (s *wholeServer) history(name string) string {
+	s.t.Helper()
+	return contentText(s.run("schedule_list", inputOf(s.t, map[string]any{"name": name})))
+}
+
+// TestSchedules has a tool and a workflow called by schedules, as their maker in a session of
+// their own; what is wrong or would be refused is not kept.
+func TestSchedules(t *testing.T) {
+	s := serveAllowing(t, "schedules: {max_per_principal: 3}")
+	s.create("note", `parameters: {type: object, properties: {word: {type: string}}, required: [word]}
+steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects"}}]
+`)
+	made := s.run("schedule_create", `{"name":"a","tool":"bash","input":{"command":"echo tool >> effects"},"cron":"30 2 * * *","time_zone":"Europe/Berlin"}`)
+	if made.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(contentText(made), "lost when the server ends") {
+		t.Fatal(made)
+	}
+	if made := s.run("schedule_create", `{"name":"b","workflow":"note","parameters":{"word":"flow"},"every":"24h"}`); made.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Fatal(made)
+	}
+	for _, name := range []string{"a", "b"} {
+		if fired := s.run("schedule_run_now", inputOf(t, map[string]any{"name": name})); fired.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+			t.Fatal(fired)
+		}
+		waitUntil(t, func() bool { return strings.Contains(s.history(name), "Z: succeeded") }, func() string { return s.history(name) })
+	}
+	if got := s.read("effects"); got != "tool\nflow\n" {
+		t.Errorf("the effects are %q", got)
+	}
+	for input, want := range map[string]string{
+		`{"name":"c","tool":"bash","input":{"command":"x"},"cron":"0 0 31 2 *"}`:                      "never fires",
+		`{"name":"c","tool":"bash","input":{"command":"x"},"every":"10s"}`:                            "at least 1m0s have to be between",
+		`{"name":"c","tool":"bash","input":{"comand":"x"},"every":"1h"}`:                              "command",
+		`{"name":"c","tool":"bsh","every":"1h"}`:                                                      "bsh",
+		`{"name":"c","tool":"bash","workflow":"note","every":"1h"}`:                                   "want either tool",
+		`{"name":"c","tool":"bash","input":{"command":"x"},"every":"1h","at":"2030-01-01T00:00:00Z"}`: "want exactly one of cron, every and at",
+		`{"name":"a","tool":"bash","input":{"command":"x"},"every":"1h"}`:                             "There is a schedule a already",
+	} {
+		if end := s.run("schedule_create", input); end.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(contentText(end), want) {
+			t.Errorf("%s: %v, want %q", input, end, want)
+		}
+	}
+	if end := s.run("schedule_pause", `{"name":"a"}`); !strings.Contains(contentText(end), "paused") {
+		t.Error(end)
+	}
+	if end := s.run("schedule_resume", `{"name":"a"}`); !strings.Contains(contentText(end), "next ") {
+		t.Error(end)
+	}
+	if end := s.run("schedule_delete", `{"name":"a"}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(s.history("a"), "no schedule") {
+		t.Error(end)
+	}
+	if list := contentText(s.run("schedule_list", `{}`)); !strings.Contains(list, "b: workflow_run, every 24h") || strings.Contains(list, "- a:") {
+		t.Error(list)
+	}
+}
+
+// TestUnattended has a schedule in a session that asks about changes: it is refused where nobody
+// answers, and its history says so.
+func TestUnattended(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	dir := t.TempDir()
+	s := serveWhole(t, dir, inDir(dir, "", "", ", allowed_workspaces: ["+dir+"/ws], mode: ask", ""), zap.NewNop())
+	asked := func(q *pb.Approval) pb.AnswerKind { return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE }
+	_, made := s.call(&pb.ExecuteToolRequest{Tool: "schedule_create", InputJson: []byte(`{"name":"a","tool":"bash","input":{"command":"touch x"},"every":"24h"}`)}, asked)
+	if made.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(contentText(made), "A person has to approve each firing") {
+		t.Fatal(made)
+	}
+	s.run("schedule_run_now", `{"name":"a"}`)
+	var q *pb.Approval
+	waitUntil(t, func() bool {
+		list, err := s.approvals.ListApprovals(t.Context(), &pb.ListApprovalsRequest{})
+		if err == nil && len(list.GetApprovals()) > 0 {
+			q = list.GetApprovals()[0]
+		}
+		return q != nil
+	}, func() string { return "nobody is asked" })
+	if _, err := s.approvals.ResolveApproval(t.Context(), &pb.ResolveApprovalRequest{ApprovalId: q.GetApprovalId(), Kind: pb.AnswerKind_ANSWER_KIND_DENY_ONCE, Digest: q.GetDigest()}); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, func() bool {
+		return strings.Contains(s.history("a"), "refused") && strings.Contains(s.history("a"), "denied the call")
+	}, func() string { return s.history("a") })
+}
+
+// TestWorkflowsDocument runs what docs/workflows.md shows.
+func TestWorkflowsDocument(t *testing.T) {
+	text, err := os.ReadFile("../../docs/workflows.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveAllowing(t, "")
+	shown := regexp.MustCompile("(?s)```(\\w+)\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(shown) != 3 {
+		t.Fatalf("%d examples", len(shown))
+	}
+	s.create("short", shown[0][2])
+	if end := s.run("workflow_run", `{"name":"short"}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || s.read("out/b") != "b\n" {
+		t.Error(end)
+	}
+	s.create("long", shown[1][2])
+	end := s.run("workflow_run", `{"name":"long","parameters":{"texts":["one","two words"]}}`)
+	var result struct{ Counts []int }
+	if json.Unmarshal([]byte(end.GetContent()[0].GetJson()), &result); len(result.Counts) != 2 || result.Counts[1] != 2 {
+		t.Error(end)
+	}
+	if end := s.run("schedule_create", shown[2][2]); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Error(end)
+	}
+}

@@ -1,0 +1,557 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/errand"
+	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/workflow"
+)
+
+// Config is the section "workflows" of the configuration. Zero fields take the defaults named.
+type Config struct {
+	MaxPerPrincipal int           `yaml:"max_per_principal"` // definitions; 200
+	MaxRunning      int           `yaml:"max_running"`       // runs of a principal that have not ended; 50
+	MaxKept         int           `yaml:"max_kept"`          // runs of a principal that have; 100
+	Retention       time.Duration `yaml:"retention"`         // how long those are kept; 168h
+}
+
+// WithDefaults returns c with its zero fields filled in.
+func (c Config) WithDefaults() Config {
+	c.MaxPerPrincipal, c.MaxRunning, c.MaxKept = cmp.Or(c.MaxPerPrincipal, 200), cmp.Or(c.MaxRunning, 50), cmp.Or(c.MaxKept, 100)
+	c.Retention = cmp.Or(c.Retention, 7*24*time.Hour)
+	return c
+}
+
+// A Door makes the calls of steps.
+type Door interface {
+	Call(ctx context.Context, who errand.Who, call errand.Call, tell func(*errand.Event)) (*errand.End, error)
+	Touch(ctx context.Context, who errand.Who, session string) error
+	Away() bool
+}
+
+// Options are what workflows are kept and run with.
+type Options struct {
+	Config
+	Door Door
+
+	// Engine returns where all is kept. It is asked when that is first needed. Lasting says
+	// that this outlives the process; Alone, that no other process has it, so that whoever
+	// else carried on a run is dead.
+	Engine         func(context.Context) (state.Engine, error)
+	Lasting, Alone bool
+
+	Logger *zap.Logger
+}
+
+// How long a lease lasts that nobody renews, and how often it is renewed, and runs are looked
+// for that nobody carries on.
+const (
+	leaseTime  = 15 * time.Second
+	leaseRenew = 4 * time.Second
+	touchEvery = time.Minute
+	stepTTL    = 62 * 24 * time.Hour // longer than any wait
+)
+
+// Workflows keeps definitions and runs. Close it after use.
+type Workflows struct {
+	options Options
+	me      string // this process, in leases
+	base    context.Context
+	end     context.CancelCauseFunc
+	atWork  sync.WaitGroup
+
+	opening sync.Mutex
+	kept    *kept // nil before it is needed
+
+	mu      sync.Mutex
+	local   map[string]*run // by id: those that this process carries on
+	news    chan struct{}   // closed, and another one, when a run changes
+	closing bool
+}
+
+// kept is what is stored.
+type kept struct {
+	definitions, runs state.KV
+	texts             *state.Mirror[*saved]
+	heads             *state.Mirror[*head]
+	leases            *state.Mirror[string]
+}
+
+var errClosed = errors.New("the server is shutting down")
+
+// New returns workflows that nobody has yet; Begin has those go on that were running.
+func New(options Options) *Workflows {
+	options.Config = options.Config.WithDefaults()
+	if options.Logger == nil {
+		options.Logger = zap.NewNop()
+	}
+	w := &Workflows{options: options, me: rand.Text(), local: make(map[string]*run), news: make(chan struct{})}
+	w.base, w.end = context.WithCancelCause(context.Background())
+	return w
+}
+
+// Begin has runs go on that nobody carries on, from now on. Calls can be made by now.
+func (w *Workflows) Begin() {
+	if !w.options.Lasting {
+		return // there is none
+	}
+	w.enter(func() {
+		for w.base.Err() == nil {
+			if k, err := w.open(w.base); err == nil {
+				w.adopt(k)
+			} else if w.base.Err() == nil {
+				w.options.Logger.Warn("workflows cannot be read yet", zap.Error(err))
+			}
+			w.sleep(w.base, leaseRenew)
+		}
+	})
+}
+
+// enter runs f apart, unless all ends.
+func (w *Workflows) enter(f func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closing {
+		return false
+	}
+	w.atWork.Go(f)
+	return true
+}
+
+func (w *Workflows) sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// Close leaves all runs to whoever carries them on next.
+func (w *Workflows) Close() error {
+	w.mu.Lock()
+	w.closing = true
+	w.mu.Unlock()
+	w.end(errClosed)
+	w.atWork.Wait()
+	return nil
+}
+
+// Lasting reports whether all this outlives the server.
+func (w *Workflows) Lasting() bool { return w.options.Lasting }
+
+// open opens what is stored.
+func (w *Workflows) open(ctx context.Context) (*kept, error) {
+	w.opening.Lock()
+	defer w.opening.Unlock()
+	if w.kept != nil {
+		return w.kept, nil
+	}
+	engine, err := w.options.Engine(ctx)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	k := new(kept)
+	if k.definitions, err = engine.KV(ctx, state.Space{Name: "workflows"}); err != nil {
+		return nil, unavailable(err)
+	}
+	if k.runs, err = engine.KV(ctx, state.Space{Name: "runs", MaxBytes: 256 << 20}); err != nil {
+		return nil, unavailable(err)
+	}
+	k.texts = state.NewMirror(w.base, k.definitions, definitions, decodeRecord[saved], nil)
+	k.heads = state.NewMirror(w.base, k.runs, runs, decodeRecord[head], w.changed)
+	k.leases = state.NewMirror(w.base, k.runs, leases, func(text []byte) (string, error) { return string(text), nil }, nil)
+	for _, ready := range []func(context.Context) error{k.texts.Ready, k.heads.Ready, k.leases.Ready} {
+		if err := ready(ctx); err != nil {
+			return nil, unavailable(err)
+		}
+	}
+	w.kept = k
+	return k, nil
+}
+
+func unavailable(err error) error {
+	return &tools.Failure{Code: "state_unavailable", Message: "What workflows are kept in cannot be used now: " + err.Error() + ". Nothing was changed that you were not told: try again later.", Retryable: true}
+}
+
+// changed is told of each run that changes.
+func (w *Workflows) changed(_ string, h *head, there bool) {
+	w.mu.Lock()
+	r := w.local[h.ID]
+	close(w.news)
+	w.news = make(chan struct{})
+	w.mu.Unlock()
+	if r != nil {
+		r.heed(h, there)
+	}
+}
+
+// adopt carries on what nobody does.
+func (w *Workflows) adopt(k *kept) {
+	for _, key := range k.heads.Keys(runs) {
+		h, _, there := k.heads.Get(key)
+		if !there || h.over() || w.base.Err() != nil {
+			continue
+		}
+		w.mu.Lock()
+		mine := w.local[h.ID] != nil
+		w.mu.Unlock()
+		holder, leased, held := k.leases.Get(leaseKey(h.ID))
+		switch {
+		case mine, held && !w.options.Alone, held && holder == w.me:
+			continue
+		case held:
+			w.carry(k, h, leased) // of a process that is no more
+		default:
+			w.carry(k, h, 0)
+		}
+	}
+}
+
+// carry takes a run on, if nobody else does: leased is the revision of a lease to take over.
+func (w *Workflows) carry(k *kept, h *head, leased state.Revision) {
+	key := leaseKey(h.ID)
+	lease, err := k.runs.Update(w.base, key, []byte(w.me), leased, leaseTime)
+	if err != nil {
+		return // somebody else was faster
+	}
+	k.leases.Note(key, w.me, lease)
+	r := newRun(w, k, h)
+	w.mu.Lock()
+	if w.local[h.ID] != nil || w.closing {
+		w.mu.Unlock()
+		k.runs.Delete(context.WithoutCancel(w.base), key, lease)
+		return
+	}
+	w.local[h.ID] = r
+	w.atWork.Go(func() { r.carryOn(lease) })
+	w.mu.Unlock()
+}
+
+// named is how workflows may be called.
+func named(name string) error {
+	if !stepID.MatchString(strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToLower(name))) {
+		return tools.Failf("invalid_name", "%.64q is no name of a workflow: want 1 to 64 of a-z, 0-9, . _ and -, beginning with a letter.", name)
+	}
+	return nil
+}
+
+func ownerOf(env tools.Env) string { return errand.Of(env).Owner() }
+
+// world is what a definition of a principal may speak of.
+func (w *Workflows) world(k *kept, env tools.Env) World {
+	owner := ownerOf(env)
+	world := World{Workflow: func(name string) (string, bool) {
+		s, _, there := k.texts.Get(definitionKey(owner, name))
+		if !there {
+			return "", false
+		}
+		return s.Text, true
+	}}
+	if env.Catalog != nil {
+		entries, _ := env.Catalog.All()
+		known := make(map[string]bool)
+		for _, e := range entries {
+			if env.Catalog.Has(e) {
+				known[e.Spec.Name] = true
+				for _, alias := range e.Spec.Aliases {
+					known[alias] = true
+				}
+			}
+		}
+		world.Tool = func(name string) bool { return known[name] }
+	}
+	return world
+}
+
+// Validate returns what a definition is, or everything that is wrong with it.
+func (w *Workflows) Validate(ctx context.Context, env tools.Env, text string) (workflow.About, error) {
+	k, err := w.open(ctx)
+	if err != nil {
+		return workflow.About{}, err
+	}
+	about, _, err := w.read(k, env, "", text)
+	return about, err
+}
+
+// read parses a definition, and those that it runs.
+func (w *Workflows) read(k *kept, env tools.Env, name, text string) (workflow.About, map[string]string, error) {
+	world := w.world(k, env)
+	parsed, err := Parse(text, world)
+	if err != nil {
+		return workflow.About{}, nil, &tools.Failure{Code: "invalid_workflow", Message: err.Error()}
+	}
+	others := make(map[string]string)
+	if err := gather(world, parsed, []string{name}, others); err != nil {
+		return workflow.About{}, nil, &tools.Failure{Code: "invalid_workflow", Message: err.Error()}
+	}
+	return workflow.About{Name: name, Description: parsed.Description, Text: text, Steps: parsed.Steps(), Outline: parsed.Outline()}, others, nil
+}
+
+const maxBelow = 5 // workflows that run each other
+
+// gather collects the workflows that one runs, and those that they run.
+func gather(world World, parsed *Workflow, path []string, others map[string]string) error {
+	_, names := parsed.Calls()
+	for _, name := range names {
+		if slices.Contains(path, name) {
+			return fmt.Errorf("the workflows run each other: %s", strings.Join(append(path[slices.Index(path, name):], name), " runs "))
+		}
+		if len(path) > maxBelow {
+			return fmt.Errorf("more than %d workflows run each other: %s", maxBelow, strings.Join(append(path, name), " runs "))
+		}
+		text, _ := world.Workflow(name)
+		other, err := Parse(text, world)
+		if err != nil {
+			return fmt.Errorf("%s, which it runs: %w", name, err)
+		}
+		others[name] = text
+		if err := gather(world, other, append(path[:len(path):len(path)], name), others); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Save keeps a definition under a name.
+func (w *Workflows) Save(ctx context.Context, env tools.Env, name, text string, replace bool) (workflow.About, error) {
+	if err := named(name); err != nil {
+		return workflow.About{}, err
+	}
+	k, err := w.open(ctx)
+	if err != nil {
+		return workflow.About{}, err
+	}
+	about, _, err := w.read(k, env, name, text)
+	if err != nil {
+		return about, err
+	}
+	key := definitionKey(ownerOf(env), name)
+	old, last, there := k.texts.Get(key)
+	s := &saved{Version: recordVersion, Text: text, Description: about.Description, Number: 1, Steps: about.Steps, Changed: time.Now().UTC()}
+	switch {
+	case replace && !there:
+		return about, w.none(k, env, name)
+	case replace:
+		s.Number = old.Number + 1
+	case there:
+		return about, tools.Failf("workflow_exists", "There is a workflow %s already: change it with workflow_update, or choose another name.", name)
+	case len(k.texts.Keys(definitions+state.Key(ownerOf(env))+"/")) >= w.options.MaxPerPrincipal:
+		return about, tools.Failf("too_many_workflows", "There are %d workflows, which is as many as you may have: delete some.", w.options.MaxPerPrincipal)
+	}
+	revision, err := k.definitions.Update(ctx, key, encodeRecord(s), last, 0)
+	if errors.Is(err, state.ErrConflict) {
+		return about, &tools.Failure{Code: "conflict", Message: "The workflow " + name + " was changed meanwhile: look at it, and try again.", Retryable: true}
+	}
+	if err != nil {
+		return about, unavailable(err)
+	}
+	k.texts.Note(key, s, revision)
+	about.Version, about.Changed = s.Number, s.Changed
+	return about, nil
+}
+
+// none is the failure of a workflow that is not there, for this principal.
+func (w *Workflows) none(k *kept, env tools.Env, name string) error {
+	var names []string
+	for _, key := range k.texts.Keys(definitions + state.Key(ownerOf(env)) + "/") {
+		parts := state.Parts(key)
+		names = append(names, parts[len(parts)-1])
+	}
+	there := "There are none."
+	if len(names) > 0 {
+		there = "There are: " + strings.Join(names[:min(len(names), 30)], ", ") + "."
+	}
+	return tools.Failf("no_such_workflow", "There is no workflow %.64q%s %s", name, cmp.Or(nearest.Hint(nearest.Names(name, names)), "."), there)
+}
+
+func about(name string, s *saved) workflow.About {
+	return workflow.About{Name: name, Description: s.Description, Text: s.Text, Version: s.Number, Changed: s.Changed, Steps: s.Steps}
+}
+
+// Get returns a definition, and what became wrong with it since it was kept.
+func (w *Workflows) Get(ctx context.Context, env tools.Env, name string) (workflow.About, error) {
+	k, err := w.open(ctx)
+	if err != nil {
+		return workflow.About{}, err
+	}
+	s, _, there := k.texts.Get(definitionKey(ownerOf(env), name))
+	if !there {
+		return workflow.About{}, w.none(k, env, name)
+	}
+	found := about(name, s)
+	if read, _, err := w.read(k, env, name, s.Text); err != nil {
+		found.Warnings = []string{err.Error()}
+	} else {
+		found.Outline = read.Outline
+	}
+	return found, nil
+}
+
+// List returns all definitions, by name.
+func (w *Workflows) List(ctx context.Context, env tools.Env) ([]workflow.About, error) {
+	k, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []workflow.About
+	for _, key := range k.texts.Keys(definitions + state.Key(ownerOf(env)) + "/") {
+		if s, _, there := k.texts.Get(key); there {
+			parts := state.Parts(key)
+			list = append(list, about(parts[len(parts)-1], s))
+		}
+	}
+	return list, nil
+}
+
+// Delete forgets a definition.
+func (w *Workflows) Delete(ctx context.Context, env tools.Env, name string) error {
+	k, err := w.open(ctx)
+	if err != nil {
+		return err
+	}
+	key := definitionKey(ownerOf(env), name)
+	if _, _, there := k.texts.Get(key); !there {
+		return w.none(k, env, name)
+	}
+	if err := k.definitions.Delete(ctx, key, 0); err != nil {
+		return unavailable(err)
+	}
+	k.texts.Forget(key)
+	return nil
+}
+
+// Start begins a run.
+func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, parameters json.RawMessage) (workflow.Run, error) {
+	k, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	call := cmp.Or(env.CallID, rand.Text()) // a call without an id is another one each time
+	id := "run-" + digest(ownerOf(env), env.SessionID, call, name, string(parameters))
+	if _, _, there := k.heads.Get(runKey(ownerOf(env), id)); there {
+		return &found{w, k, env, id}, nil
+	}
+	s, _, there := k.texts.Get(definitionKey(ownerOf(env), name))
+	if !there {
+		return nil, w.none(k, env, name)
+	}
+	_, others, err := w.read(k, env, name, s.Text)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := Parse(s.Text, World{})
+	if err != nil {
+		return nil, &tools.Failure{Code: "invalid_workflow", Message: err.Error()}
+	}
+	if len(parameters) == 0 {
+		parameters = json.RawMessage("{}")
+	}
+	if parameters, err = parsed.parameters.Check(parameters); err != nil {
+		return nil, &tools.Failure{Code: "invalid_parameters", Message: "The parameters of " + name + " do not fit: " + err.Error()}
+	}
+	if err := w.room(k, env); err != nil {
+		return nil, err
+	}
+	h := &head{
+		Version: recordVersion, ID: id, Workflow: name, Text: s.Text, Others: others, Parameters: parameters,
+		Who: errand.Of(env), Session: env.SessionID, State: workflow.Running, Began: time.Now().UTC(),
+	}
+	revision, err := k.runs.Create(ctx, h.key(), encodeRecord(h), 0)
+	if err != nil && !errors.Is(err, state.ErrConflict) {
+		return nil, unavailable(err)
+	}
+	if err == nil {
+		k.heads.Note(h.key(), h, revision)
+		w.carry(k, h, 0)
+	}
+	return &found{w, k, env, id}, nil
+}
+
+// room makes room for one more run of a principal, or says why there is none.
+func (w *Workflows) room(k *kept, env tools.Env) error {
+	var ended []*head
+	running := 0
+	for _, key := range k.heads.Keys(runs + state.Key(ownerOf(env)) + "/") {
+		h, _, there := k.heads.Get(key)
+		switch {
+		case !there:
+		case h.State == workflow.Running:
+			running++
+		default:
+			ended = append(ended, h)
+		}
+	}
+	if running >= w.options.MaxRunning {
+		return &tools.Failure{Code: "too_many_runs", Message: fmt.Sprintf("%d runs have not ended, which is as many as you may have: wait, or cancel some.", running), Retryable: true}
+	}
+	slices.SortFunc(ended, func(a, b *head) int { return a.Began.Compare(b.Began) })
+	for len(ended) >= w.options.MaxKept {
+		w.forget(k, ended[0])
+		ended = ended[1:]
+	}
+	return nil
+}
+
+// forget removes a run that has ended.
+func (w *Workflows) forget(k *kept, h *head) {
+	steps, _ := loadSteps(w.base, k.runs, h.ID)
+	for path := range steps {
+		k.runs.Delete(w.base, stepKey(h.ID, path), 0)
+	}
+	k.runs.Delete(w.base, h.key(), 0)
+	k.heads.Forget(h.key())
+}
+
+// Find returns a run.
+func (w *Workflows) Find(ctx context.Context, env tools.Env, id string) (workflow.Run, error) {
+	k, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, there := k.heads.Get(runKey(ownerOf(env), id)); there {
+		return &found{w, k, env, id}, nil
+	}
+	return nil, noRun(id)
+}
+
+func noRun(id string) error {
+	return tools.Failf("no_such_run", "There is no run %.64q: it was never yours, or it ended too long ago. workflow_get tells the runs of a workflow.", id)
+}
+
+// Runs returns the runs that are kept, the newest first.
+func (w *Workflows) Runs(ctx context.Context, env tools.Env, name string) ([]workflow.Status, error) {
+	k, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []workflow.Status
+	for _, key := range k.heads.Keys(runs + state.Key(ownerOf(env)) + "/") {
+		if h, _, there := k.heads.Get(key); there && (name == "" || h.Workflow == name) {
+			list = append(list, h.status())
+		}
+	}
+	slices.SortFunc(list, func(a, b workflow.Status) int { return b.Began.Compare(a.Began) })
+	return list, nil
+}
+
+func (h *head) status() workflow.Status {
+	return workflow.Status{ID: h.ID, Workflow: h.Workflow, State: h.State, Step: h.Step, Code: h.Code, Reason: h.Reason, Began: h.Began, Ended: h.Ended, Result: h.Result}
+}
