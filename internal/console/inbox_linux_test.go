@@ -41,6 +41,7 @@ func TestInbox(t *testing.T) {
 	}
 	b.wait("document.querySelector('.diff .plus')?.textContent.includes('three') && document.querySelector('.diff .minus')?.textContent.includes('two')")
 	b.wait("document.querySelector('.diff .plus .hljs-keyword')?.textContent === 'var' && document.querySelector('.diff .plus .hljs-comment') && document.querySelector('.diff .minus .hljs-string')?.textContent === '\"two\"'")
+	b.wait("getComputedStyle(document.querySelector('.diff .hljs-keyword')).display === 'inline'") // a line stays one
 	b.wait("document.title.startsWith('(1) Inbox')")
 	b.press("y")
 	b.see("Nothing waits")

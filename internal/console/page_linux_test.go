@@ -150,7 +150,7 @@ var pages = []struct{ name, place, there string }{
 	{"live", "live/{execution}", screen + "?.includes('passed')"},
 	{"timeline", "live", "document.querySelector('.timeline')"},
 	{"tools", "tools/write_file", "document.querySelector('.form textarea')"},
-	{"recording", "live/recording", "document.querySelector('.player') && " + screen + "?.includes('passed')"},
+	{"recording", "live/recording/{execution}", "document.querySelector('.player') && " + screen + "?.includes('passed')"},
 	{"policy", "policy", "document.querySelector('tbody tr') && document.querySelector('tr[data-rule]')"},
 	{"audit", "audit", "document.querySelectorAll('tbody tr').length > 3"},
 	{"status", "status", "document.querySelectorAll('.panel').length > 5"},
@@ -183,11 +183,11 @@ func lively(t *testing.T, sections string) (s *site, execution string) {
 	return s, between(executions, `"executionId":"`, `"`)
 }
 
-// openRecorded opens a recording of an execution.
-func (b *tab) openRecorded(s *site, execution string) {
+// openRecorded opens a recording of a session.
+func (b *tab) openRecorded(s *site) {
 	b.t.Helper()
 	file := filepath.Join(b.t.TempDir(), "tests.rec")
-	if out, err := s.terminal(olgaToken, "record", "export", execution, "-o", file); err != nil {
+	if out, err := s.terminal(olgaToken, "record", "export", "--session", "default", "-o", file); err != nil {
 		b.t.Fatal(err, out)
 	}
 	b.run(chromedp.Evaluate("location.hash = '#/live'", nil))
@@ -228,7 +228,7 @@ func TestAxe(t *testing.T) {
 	}
 	test("sign-in")
 	b.signIn(olgaToken)
-	b.openRecorded(s, execution)
+	b.openRecorded(s)
 	for _, l := range []look{{360, 740, "dark"}, {1280, 800, "light"}} {
 		b.as(l)
 		for _, p := range pages {
@@ -260,7 +260,7 @@ func TestScreenshots(t *testing.T) {
 	}
 	s, execution := lively(t, "")
 	b := browse(t, s.origin+"/console/").signIn(olgaToken)
-	b.openRecorded(s, execution)
+	b.openRecorded(s)
 	shoot := func(name string, l look) {
 		b.as(l)
 		var picture []byte
