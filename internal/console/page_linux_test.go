@@ -240,15 +240,21 @@ func TestAxe(t *testing.T) {
 	b.calm()
 }
 
-// TestFirstPaint: how long the first paint takes, on loopback. It is told, and not judged.
+// TestFirstPaint: how long the first paint takes, on loopback, as Chromium tells it: the first
+// time with a process of the browser that has to begin. It is told, and not judged; bench has the
+// figure.
 func TestFirstPaint(t *testing.T) {
 	s := serve(t, "")
 	b := browse(t, s.origin+"/console/")
-	b.wait("document.querySelector('.link.open')")
-	var painted float64
-	b.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
-	b.eval("performance.getEntriesByName('first-contentful-paint')[0].startTime", &painted)
-	t.Logf("first contentful paint after %.0f ms", painted)
+	var painted []string
+	for range 5 {
+		var at float64
+		b.wait("document.querySelector('.link.open') && performance.getEntriesByName('first-contentful-paint').length > 0")
+		b.eval("performance.getEntriesByName('first-contentful-paint')[0].startTime", &at)
+		painted = append(painted, fmt.Sprintf("%.0f", at))
+		b.run(chromedp.Reload())
+	}
+	t.Logf("first contentful paint after %s ms", strings.Join(painted, ", "))
 }
 
 // TestScreenshots makes the pictures in docs/console, where that is asked for by

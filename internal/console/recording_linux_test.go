@@ -122,8 +122,25 @@ func TestRecordings(t *testing.T) {
 		b.open(wrong)
 		b.see(want)
 	}
+	// What a model said, as a file tells it that somebody made.
+	said, err := json.Marshal(markup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := fmt.Sprintf(`{"toolserverRecording":1}
+{"execution":{"executionId":"x","tool":%s,"callId":%[1]s,"principal":%[1]s}}
+{"event":{"executionId":"x","sequence":"1","time":"2026-01-01T00:00:00Z","nested":{"agent":%[1]s,"text":%[1]s}}}
+{"event":{"executionId":"x","sequence":"2","time":"2026-01-01T00:00:00Z","userMessage":{"message":%[1]s}}}
+{"end":{"lines":4}}
+`, said)
+	if err := os.WriteFile(wrong, []byte(made), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.open(wrong)
+	b.see("agent " + markup + ": " + markup)
+	b.see("says: " + markup)
 	var owned string
-	if b.eval(`String(window.owned ?? "")`, &owned); owned != "" {
+	if b.eval(`String(window.owned ?? "") + [...document.querySelectorAll('[onerror], img[src="x"], a[href^="javascript:"]')].length.toString().replace("0", "")`, &owned); owned != "" {
 		t.Error("a script of the recording ran")
 	}
 	b.calm()
