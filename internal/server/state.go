@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/state"
 )
@@ -32,6 +34,9 @@ type stored struct {
 	sessionRecords *session.Records
 	callRecords    *executor.Records
 	grantRecords   state.KV
+	replication    *service.Replication // nil where the state is this server's alone
+	place          string               // of its workspaces
+	fence          atomic.Pointer[service.Server]
 }
 
 // identity is what a server is, however often it is started.
@@ -47,18 +52,19 @@ const identityVersion = 1
 // openState begins to open what a server keeps beyond its process, and returns what waits
 // for it: nil where nothing is kept. The configuration is filled in. The rest of the server
 // is made meanwhile.
-func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, error)) {
+// buried is called where other replicas have declared this one dead.
+func openState(c *config.Config, buried func(), logger *zap.Logger) (opened func() (*stored, error)) {
 	if c.State.Off() {
 		return nothingStored
 	}
-	options, limits := c.State.Options(), c.State
+	options, filled := c.State.Options(), *c
 	options.Log = logger
 	var s *stored
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s, err = open(context.Background(), options, limits)
+		s, err = open(context.Background(), options, &filled, buried)
 	}()
 	return func() (*stored, error) {
 		<-done
@@ -69,8 +75,8 @@ func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, er
 // nothingStored is for servers of which nothing outlives the process.
 func nothingStored() (*stored, error) { return nil, nil }
 
-func open(ctx context.Context, options state.Options, limits config.State) (_ *stored, err error) {
-	s := &stored{}
+func open(ctx context.Context, options state.Options, c *config.Config, buried func()) (_ *stored, err error) {
+	s, limits := &stored{}, &c.State
 	where := "state.dir " + limits.Dir
 	if limits.Shared() {
 		where = "state.url"
@@ -83,6 +89,10 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 			if s.callRecords != nil {
 				s.callRecords.Close()
 			}
+			if s.replication != nil {
+				s.replication.Leave()
+				s.replication.Listener.Close()
+			}
 			s.engine.Close()
 		}
 	}()
@@ -92,9 +102,16 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 		if who, err = identify(ctx, s.engine); err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}
-		s.callRecords, err = executor.OpenRecords(ctx, executor.RecordsConfig{
+		records := executor.RecordsConfig{
 			Engine: s.engine, Run: who.Run, Key: [16]byte(who.Key), Retention: limits.Retention, HistoryBytes: int64(limits.MaxHistory), Logger: options.Log,
-		})
+		}
+		if limits.Shared() {
+			if err := s.join(ctx, c, who, buried, options.Log); err != nil {
+				return err
+			}
+			records.Replicas = s.replication
+		}
+		s.callRecords, err = executor.OpenRecords(ctx, records)
 		return err
 	})
 	group.Go(func() (err error) {
@@ -112,8 +129,18 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 	return s, err
 }
 
-// identify returns what the server is, and numbers its run.
-func identify(ctx context.Context, engine state.Engine) (identity, error) {
+// identify returns what the server is, and numbers its run. Replicas
+// that start at the same time count one after the other.
+func identify(ctx context.Context, engine state.Engine) (who identity, err error) {
+	for range 100 {
+		if who, err = identifyOnce(ctx, engine); !errors.Is(err, state.ErrConflict) {
+			break
+		}
+	}
+	return who, err
+}
+
+func identifyOnce(ctx context.Context, engine state.Engine) (identity, error) {
 	kv, err := engine.KV(ctx, state.Space{Name: "server", MaxBytes: 1 << 20})
 	if err != nil {
 		return identity{}, err
@@ -201,7 +228,7 @@ func (s *stored) grants() state.KV {
 
 // artifacts opens the store of artifacts, which outlive the server where the rest does.
 func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
-	if s == nil {
+	if s == nil || s.replication != nil { // those of others may be in the same directory
 		return artifact.Open(c)
 	}
 	return artifact.OpenLasting(c, s.installation)
@@ -234,7 +261,10 @@ func (s *stored) closers() []io.Closer {
 	if s == nil {
 		return nil
 	}
-	return []io.Closer{s.callRecords, s.engine}
+	if s.replication == nil {
+		return []io.Closer{s.callRecords, s.engine}
+	}
+	return []io.Closer{s.callRecords, leaver{s.replication}, s.engine}
 }
 
 func (s *stored) close() {
