@@ -191,7 +191,7 @@ NPM_lsp := build/lsp
 $(BIN)/%/installed: $$(NPM_$$*)/package.json $$(NPM_$$*)/package-lock.json
 	@mkdir -p $(@D)
 	@cp $^ $(@D)/
-	@if command -v npm >/dev/null && npm ci --ignore-scripts --prefix $(@D) --no-audit --no-fund --loglevel=error; then touch $@; \
+	@if command -v npm >/dev/null && npm ci --ignore-scripts --prefix $$(realpath $(@D)) --no-audit --no-fund --loglevel=error; then touch $@; \
 	else echo "npm is not there or could not install what $< names: tests that need it fail or are skipped"; fi
 
 .PHONY: typescript

@@ -71,6 +71,11 @@ func restFigure(ctx context.Context, h *harness) ([]row, error) {
 	const name = "output as NDJSON (bare: by gRPC)"
 	rows = append(rows, bulk.row(name, "MiB/s", func(s stretch) float64 { return s.speed }, ratioAtLeast(0.4)),
 		bulk.row(name+": server CPU", "ms/GiB", func(s stretch) float64 { return s.cpu }, target{}))
+	painted, err := e.paint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, row{Name: "first contentful paint of the console", Unit: "ms", Rounds: len(painted), Toolserver: spreadOf(painted)}.judge(valueAtMost(200)))
 	each, err := h.weighStreams(ctx)
 	return append(rows, single(fmt.Sprintf("RSS of each of %d open event streams", h.plan.agents), "KiB", each, valueAtMost(100))), err
 }

@@ -17,6 +17,7 @@ import (
 type ActivePolicy struct {
 	policy    atomic.Pointer[policy.Policy]
 	approvals *approval.Store
+	fired     firings
 
 	mu       sync.RWMutex // held over changes, so that counting sees one version
 	limiter  *limit.Limiter

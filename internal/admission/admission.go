@@ -206,6 +206,7 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 			}
 		}
 		if job.Refusal != nil || a.count(job, current, decoded.entry) {
+			a.ActivePolicy.fired.note(job.Verdict, job.Effects.All())
 			return admitted, nil
 		}
 		// The policy was replaced meanwhile: the call is judged by the new one.

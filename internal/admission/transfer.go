@@ -132,12 +132,14 @@ func (a *Admission) Transfer(request TransferRequest) (*Transfer, error) {
 	for {
 		p, err := t.decide()
 		if err != nil {
+			a.ActivePolicy.fired.note(t.Decision.Verdict, t.Decision.Effects)
 			return t, err
 		}
 		permit, tooMany, ok := a.countTransfer(p, t.Session, t.Spec)
 		if !ok {
 			continue // the policy was replaced meanwhile
 		}
+		a.ActivePolicy.fired.note(t.Decision.Verdict, t.Decision.Effects)
 		if tooMany != nil {
 			t.Decision.Action, t.Decision.Rule = policy.Deny, tooMany.Limit
 			return t, &LimitError{*tooMany}

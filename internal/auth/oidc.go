@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
 )
 
 // IssuerConfig is an issuer of JSON Web Tokens that is trusted.
@@ -49,6 +50,9 @@ type IssuerConfig struct {
 	// OnBehalfOfClaim names whom the principal acts for, if the token has it. Empty: no
 	// token says so.
 	OnBehalfOfClaim string
+
+	// SignIn is how people sign in there with a browser.
+	SignIn SignInConfig
 
 	Bindings *Bindings
 }
@@ -81,8 +85,15 @@ type Issuer struct {
 	asking chan struct{} // has room for one who discovers the issuer
 	mu     sync.Mutex
 	keys   *oidc.RemoteKeySet // nil as long as the issuer is not known
-	failed error              // why not, at the last try
+	told   told
+	failed error // why not, at the last try
 	tried  time.Time
+}
+
+// told is what an issuer says of how people sign in.
+type told struct {
+	endpoint    oauth2.Endpoint
+	tellsIssuer bool // what browsers bring back names the issuer
 }
 
 // retryAfter is how long an issuer that did not answer is left alone, and refetchAfter
@@ -103,6 +114,9 @@ func NewIssuer(config IssuerConfig) (*Issuer, error) {
 	}
 	if len(config.Audiences) == 0 {
 		return nil, errors.New("no audience: tokens that are meant for others would be taken")
+	}
+	if err := config.SignIn.check(config.Audiences); err != nil {
+		return nil, err
 	}
 	transport, err := trusting(config.CAFile)
 	if err != nil {
@@ -159,10 +173,12 @@ func (i *Issuer) discover(ctx context.Context) (*oidc.RemoteKeySet, error) {
 	// call.
 	of := oidc.ClientContext(context.Background(), i.client)
 	provider, err := oidc.NewProvider(of, i.config.URL)
+	var found struct {
+		Keys        string   `json:"jwks_uri"`
+		TellsIssuer bool     `json:"authorization_response_iss_parameter_supported"`
+		Ways        []string `json:"token_endpoint_auth_methods_supported"`
+	}
 	if err == nil {
-		var found struct {
-			Keys string `json:"jwks_uri"`
-		}
 		if err = provider.Claims(&found); err == nil && found.Keys == "" {
 			err = errors.New("the issuer tells no jwks_uri")
 		}
@@ -174,7 +190,11 @@ func (i *Issuer) discover(ctx context.Context) (*oidc.RemoteKeySet, error) {
 	if i.failed = err; err != nil {
 		return nil, err
 	}
-	i.keys = keys
+	i.keys, i.told = keys, told{provider.Endpoint(), found.TellsIssuer}
+	i.told.endpoint.AuthStyle = oauth2.AuthStyleInHeader // which is what holds where it tells nothing
+	if len(found.Ways) > 0 && !slices.Contains(found.Ways, "client_secret_basic") {
+		i.told.endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
 	return keys, nil
 }
 
@@ -208,11 +228,28 @@ func (s *signature) VerifySignature(ctx context.Context, token string) (payload 
 
 // authenticate judges a token, and returns until when the answer holds.
 func (i *Issuer) authenticate(ctx context.Context, token string) (Principal, time.Time, error) {
+	verified, err := i.verify(ctx, token)
+	if err != nil {
+		return Principal{}, time.Time{}, err
+	}
+	principal, err := i.judge(verified)
+	if err != nil {
+		return Principal{}, time.Time{}, err
+	}
+	until := verified.Expiry.Add(i.config.ClockSkew)
+	if most := time.Now().Add(maxTrusted); until.After(most) {
+		until = most
+	}
+	return principal, until, nil
+}
+
+// verify returns what a token says, if the issuer signed it and its time is not over.
+func (i *Issuer) verify(ctx context.Context, token string) (*oidc.IDToken, error) {
 	keys := i.known()
 	if keys == nil {
 		var err error
 		if keys, err = i.discover(ctx); err != nil {
-			return Principal{}, time.Time{}, fmt.Errorf("%w: the issuer %s does not answer: try again", ErrUnavailable, i.config.URL)
+			return nil, fmt.Errorf("%w: the issuer %s does not answer: try again", ErrUnavailable, i.config.URL)
 		}
 	}
 	signed := &signature{keys: keys}
@@ -226,17 +263,9 @@ func (i *Issuer) authenticate(ctx context.Context, token string) (Principal, tim
 		Now:                  func() time.Time { return time.Now().Add(-i.config.ClockSkew) },
 	}).Verify(ctx, token)
 	if err != nil {
-		return Principal{}, time.Time{}, i.refusal(ctx, signed, err)
+		return nil, i.refusal(ctx, signed, err)
 	}
-	principal, err := i.judge(verified)
-	if err != nil {
-		return Principal{}, time.Time{}, err
-	}
-	until := verified.Expiry.Add(i.config.ClockSkew)
-	if most := time.Now().Add(maxTrusted); until.After(most) {
-		until = most
-	}
-	return principal, until, nil
+	return verified, nil
 }
 
 // refusal says in words for the caller why a token was not verified.

@@ -63,6 +63,10 @@ type OIDC struct {
 	GroupsClaim string        `yaml:"groups_claim"`
 	TenantClaim string        `yaml:"tenant_claim"`
 	UserClaim   string        `yaml:"on_behalf_of_claim"`
+	SignIn      string        `yaml:"sign_in"`
+	ClientID    string        `yaml:"client_id"`
+	SecretFile  string        `yaml:"client_secret_file"`
+	Scopes      []string      `yaml:"scopes"`
 }
 
 // Kubernetes is a cluster whose service accounts may call.
@@ -335,9 +339,20 @@ func (c *Authentication) openIssuers(fault FaultFunc, rules *auth.Bindings) []*a
 		if o.ClockSkew < 0 || o.ClockSkew > 10*time.Minute {
 			fault(key+".clock_skew", "%s is out of bounds: want 0s to 10m", o.ClockSkew)
 		}
+		if o.SignIn != "" && slices.ContainsFunc(c.OIDC[:i], func(other OIDC) bool { return other.SignIn == o.SignIn }) {
+			fault(key+".sign_in", "there is an entry with the name %s already", o.SignIn)
+		}
+		signIn := auth.SignInConfig{Name: o.SignIn, ClientID: o.ClientID, Scopes: o.Scopes}
+		if o.SecretFile != "" {
+			secret, err := os.ReadFile(o.SecretFile)
+			if err != nil {
+				fault(key+".client_secret_file", "%v", err)
+			}
+			signIn.ClientSecret = strings.TrimSpace(string(secret))
+		}
 		issuer, err := auth.NewIssuer(auth.IssuerConfig{
 			URL: o.Issuer, Audiences: o.Audiences, CAFile: o.CA, Algorithms: o.Algorithms, ClockSkew: o.ClockSkew,
-			NameClaim: o.NameClaim, Prefix: prefix, GroupsClaim: o.GroupsClaim, TenantClaim: o.TenantClaim, OnBehalfOfClaim: o.UserClaim, Bindings: rules,
+			NameClaim: o.NameClaim, Prefix: prefix, GroupsClaim: o.GroupsClaim, TenantClaim: o.TenantClaim, OnBehalfOfClaim: o.UserClaim, SignIn: signIn, Bindings: rules,
 		})
 		if err != nil {
 			fault(key, "%v", err)

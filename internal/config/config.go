@@ -264,7 +264,7 @@ func Default() *Config {
 var overrides = []struct{ key, env, flag, usage string }{
 	{"listen", "TOOLSERVER_LISTEN", "listen", "address to serve on: host:port, or unix:/path for a socket"},
 	{"admin.address", "TOOLSERVER_ADMIN", "admin", `address of the admin port with metrics and probes, or "off"`},
-	{"http.listen", "TOOLSERVER_HTTP", "http", `address to serve MCP over HTTP on, or "off"`},
+	{"http.listen", "TOOLSERVER_HTTP", "http", `address to serve REST, MCP and the console for browsers on, or "off"`},
 	{"sessions.workspace", "TOOLSERVER_WORKSPACE", "workspace", "workspace directory (default: the current directory)"},
 	{"policy.file", "TOOLSERVER_POLICY", "policy", "policy file (default: the built-in policy)"},
 	{"log.level", "TOOLSERVER_LOG_LEVEL", "log-level", "least level to log: debug, info, warn or error"},

@@ -41,6 +41,9 @@ type Config struct {
 	// chain asks about every call.
 	Authenticator auth.Authenticator
 
+	// Issuers are those of tokens; people sign in at some of them.
+	Issuers []*auth.Issuer
+
 	// Site keeps other sites out.
 	Site site.Guard
 }
@@ -57,6 +60,10 @@ func New(config Config) *Handler {
 	h.paths.HandleFunc(Path, serveFile)
 	h.paths.HandleFunc("POST "+Path+"sign-in", h.signIn)
 	h.paths.HandleFunc("POST "+Path+"sign-out", h.signOut)
+	h.paths.HandleFunc("GET "+Path+"sign-in", h.ways)
+	h.paths.HandleFunc("POST "+Path+"sign-in/begin", h.beginSignIn)
+	h.paths.HandleFunc("POST "+Path+"sign-in/finish", h.finishSignIn)
+	h.paths.HandleFunc("GET "+Path+signedIn+"{name}", h.comeBack)
 	h.paths.HandleFunc(Path+"v1/", h.forward)
 	return h
 }

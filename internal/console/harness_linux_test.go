@@ -4,8 +4,11 @@
 package console_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -14,11 +17,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -27,7 +34,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	sdktest.Remove(sandboxtest.Run(m, func(string) {}))
+	flag.Parse()
+	if !given("test.parallel") {
+		flag.Set("test.parallel", "6") // they wait for pages and processes, more than they compute
+	}
+	code := sandboxtest.Run(m, func(string) {})
+	closeBrowser()
+	sdktest.Remove(code)
+}
+
+// given reports whether a flag was set.
+func given(name string) (is bool) {
+	flag.Visit(func(f *flag.Flag) { is = is || f.Name == name })
+	return is
 }
 
 // The tokens of the principals that a server of the tests knows.
@@ -35,6 +54,7 @@ const (
 	annToken  = "ann-has-a-token-that-is-long-enough"  // an agent
 	olgaToken = "olga-has-a-token-that-is-long-enough" // has every role
 	otisToken = "otis-has-a-token-that-is-long-enough" // an approver and operator
+	avaToken  = "ava-has-a-token-that-is-long-enough"  // an approver
 	tessToken = "tess-has-a-token-that-is-long-enough" // an agent and approver of another tenant
 )
 
@@ -43,6 +63,7 @@ const principals = `authentication:
     - {principal: ann, token: ` + annToken + `}
     - {principal: olga, token: ` + olgaToken + `, roles: [agent, approver, operator, viewer]}
     - {principal: otis, token: ` + otisToken + `, roles: [approver, operator]}
+    - {principal: ava, token: ` + avaToken + `, roles: [approver]}
     - {principal: tess, token: ` + tessToken + `, roles: [agent, approver], tenant: other}
 `
 
@@ -58,27 +79,46 @@ type site struct {
 // serve starts a server with sections in its configuration.
 func serve(t *testing.T, sections string) *site {
 	t.Helper()
+	t.Parallel() // servers and pages wait for each other
 	dir := t.TempDir()
 	s := &site{t: t, program: sdktest.Build(t), audit: filepath.Join(dir, "audit")}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // a port that stays over restarts
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
+	s.origin = freeOrigin(t)
 	file := filepath.Join(dir, "toolserver.yaml")
 	text := fmt.Sprintf(`http: {listen: %s}
 sandbox: {helper: %s}
 audit: {file: %s}
 artifacts: {dir: %s/artifacts}
 sessions: {workspace: %[4]s, workspace_root: %[4]s/others, max_mode: allow}
-%[5]s`, address, sandboxtest.Helper(), s.audit, dir, sections)
+%[5]s`, strings.TrimPrefix(s.origin, "http://"), sandboxtest.Helper(), s.audit, dir, sections)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.origin = "http://" + address
 	s.Server = sdktest.Start(t, s.program, "TOOLSERVER_CONFIG="+file)
 	return s
+}
+
+// freeOrigin returns that of a port which nobody has, and which stays over restarts.
+func freeOrigin(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return "http://" + listener.Addr().String()
+}
+
+// untilServing reads the log of a server until it serves.
+func untilServing(t *testing.T, log io.Reader) {
+	t.Helper()
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		if strings.Contains(lines.Text(), `"serving"`) {
+			go io.Copy(io.Discard, log) // so that the server never waits for us
+			return
+		}
+		t.Log(lines.Text())
+	}
+	t.Fatal("the server does not serve")
 }
 
 // rest sends a request to the REST edge as a principal, and returns the answer.
@@ -161,31 +201,55 @@ func (s *site) terminal(token string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// tab is a page in a browser of its own.
+// chromium is the browser of all tests, which begins with the first that needs it.
+var chromium = sync.OnceValues(func() (context.Context, error) {
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, err
+	}
+	all := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(1280, 800),
+		chromedp.Flag("ignore-certificate-errors", true)) // issuers of tests have signed their own
+	allocated, cancel := chromedp.NewExecAllocator(context.Background(), all...)
+	silent := func(string, ...any) {} // the types of cdproto do not know what newer browsers add
+	ctx, cancelBrowser := chromedp.NewContext(allocated, chromedp.WithErrorf(silent), chromedp.WithLogf(silent))
+	closeBrowser = func() { cancelBrowser(); cancel() }
+	return ctx, chromedp.Run(ctx)
+})
+
+var closeBrowser = func() {}
+
+// tab is a page with a profile of its own, as of another person.
 type tab struct {
-	t      *testing.T
-	ctx    context.Context
-	errors chan string // of scripts
+	t       *testing.T
+	ctx     context.Context
+	profile cdp.BrowserContextID
+	errors  chan string // of scripts
 }
 
-// browse opens a page in a browser with a profile of its own.
-func browse(t *testing.T, address string, options ...chromedp.ExecAllocatorOption) *tab {
+// browse opens a page in a profile of its own.
+func browse(t *testing.T, address string) *tab {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
+	browser, err := chromium()
 	switch {
 	case err == nil:
-	case os.Getenv("CI") != "":
+	case os.Getenv("CI") != "" || !errors.Is(err, exec.ErrNotFound):
 		t.Fatal(err)
 	default:
 		t.Skip(err)
 	}
-	all := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(1280, 800))
-	allocated, cancel := chromedp.NewExecAllocator(t.Context(), append(all, options...)...)
+	b := &tab{t: t, errors: make(chan string, 100)}
+	var window target.ID
+	whole := cdp.WithExecutor(browser, chromedp.FromContext(browser).Browser)
+	if b.profile, err = target.CreateBrowserContext().Do(whole); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { target.DisposeBrowserContext(b.profile).Do(whole) })
+	if window, err = target.CreateTarget("about:blank").WithBrowserContextID(b.profile).WithNewWindow(true).Do(whole); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithTargetID(window))
 	t.Cleanup(cancel)
-	silent := func(string, ...any) {} // the types of cdproto do not know what newer browsers add
-	ctx, cancel := chromedp.NewContext(allocated, chromedp.WithErrorf(silent), chromedp.WithLogf(silent))
-	t.Cleanup(cancel)
-	b := &tab{t: t, ctx: ctx, errors: make(chan string, 100)}
+	b.ctx = ctx
 	chromedp.ListenTarget(ctx, func(event any) {
 		if thrown, ok := event.(*runtime.EventExceptionThrown); ok {
 			select {
@@ -194,7 +258,7 @@ func browse(t *testing.T, address string, options ...chromedp.ExecAllocatorOptio
 			}
 		}
 	})
-	if err := chromedp.Run(ctx); err != nil { // which the browser lives as long as
+	if err := chromedp.Run(ctx, emulation.SetFocusEmulationEnabled(true)); err != nil { // which the tab lives as long as
 		t.Fatal(err)
 	}
 	b.run(chromedp.Navigate(address))
@@ -218,15 +282,24 @@ func (b *tab) eval(script string, to any) {
 	b.run(chromedp.Evaluate(script, to, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 }
 
-// wait waits until a script is true.
+// wait waits until a script is true, also over pages that come and go.
 func (b *tab) wait(condition string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
-	if err := chromedp.Run(ctx, chromedp.Poll(condition, nil, chromedp.WithPollingInterval(20*time.Millisecond))); err != nil {
-		var page string
-		chromedp.Run(b.ctx, chromedp.Evaluate("document.body.innerText", &page))
-		b.t.Fatalf("%s does not come: %v; the page says:\n%.3000s", condition, err, page)
+	for {
+		var there bool
+		err := chromedp.Run(ctx, chromedp.Evaluate("Boolean("+condition+")", &there))
+		if there && err == nil {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			var page string
+			chromedp.Run(b.ctx, chromedp.Evaluate("document.body.innerText", &page))
+			b.t.Fatalf("%s does not come: %v; the page says:\n%.3000s", condition, err, page)
+		}
 	}
 }
 

@@ -6,12 +6,15 @@ package console_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/toolserver/toolserver/sdk/sdktest"
 )
 
 // write begins a call that a person is asked about.
@@ -25,18 +28,20 @@ const ready = "document.querySelector('.card[data-armed=true]')" // keys answer 
 // TestInbox answers by key, and what the call says is on the page before that.
 func TestInbox(t *testing.T) {
 	s := serve(t, principals)
-	if err := os.WriteFile(filepath.Join(s.home(annToken), "a.txt"), []byte("one\ntwo\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.home(annToken), "a.go"), []byte("package a\n\nvar one = \"two\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b := browse(t, s.origin+"/console/").signIn(otisToken)
 	b.see("Nothing waits")
-	s.call(annToken, "edit", "edit_file", map[string]string{"path": "a.txt", "old_string": "two", "new_string": "three"}, `,"purpose":"a better number"`)
+	s.call(annToken, "edit", "edit_file", map[string]string{"path": "a.go", "old_string": "\"two\"", "new_string": "\"three\" // better"}, `,"purpose":"a better number"`)
 	b.see("1 waiting")
 	b.wait(ready)
-	for _, want := range []string{"edit_file", "writes a.txt", "a better number", "ann", "session default", "mode ask"} {
+	for _, want := range []string{"edit_file", "writes a.go", "a better number", "ann", "session default", "mode ask"} {
 		b.see(want)
 	}
 	b.wait("document.querySelector('.diff .plus')?.textContent.includes('three') && document.querySelector('.diff .minus')?.textContent.includes('two')")
+	b.wait("document.querySelector('.diff .plus .hljs-keyword')?.textContent === 'var' && document.querySelector('.diff .plus .hljs-comment') && document.querySelector('.diff .minus .hljs-string')?.textContent === '\"two\"'")
+	b.wait("getComputedStyle(document.querySelector('.diff .hljs-keyword')).display === 'inline'") // a line stays one
 	b.wait("document.title.startsWith('(1) Inbox')")
 	b.press("y")
 	b.see("Nothing waits")
@@ -206,5 +211,54 @@ func TestOtherTenant(t *testing.T) {
 	}
 	if _, waiting := s.rest(otisToken, "GET", "/v1/approvals", ""); !strings.Contains(waiting, id) {
 		t.Error("it was answered")
+	}
+}
+
+// TestFirstAnswer runs the lines of the README that lead to the first approval that is answered
+// in a browser.
+func TestFirstAnswer(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(between(string(readme), "<!-- answered in a browser -->\n```sh\n", "```")), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("the README has %q", lines)
+	}
+	t.Parallel()
+	origin, dir := freeOrigin(t), t.TempDir()
+	program := sdktest.Build(t)
+	run := func(line string) *exec.Cmd {
+		address := strings.TrimPrefix(origin, "http://")
+		line = strings.NewReplacer("127.0.0.1:8667", address+" --listen 127.0.0.1:0 --admin off", "localhost:8667", address).Replace(line)
+		cmd := exec.Command("sh", "-c", "exec "+line)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"), "XDG_STATE_HOME="+dir)
+		return cmd
+	}
+	server := run(lines[0])
+	log, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
+	untilServing(t, log)
+	b := browse(t, origin)
+	b.see("Nothing waits")
+	var answered sync.WaitGroup
+	answered.Go(func() {
+		if out, err := run(lines[1]).CombinedOutput(); err != nil || !strings.Contains(string(out), "OUTCOME_SUCCEEDED") {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	b.wait(ready)
+	b.see("hello.txt")
+	b.press("y")
+	answered.Wait()
+	if text, err := os.ReadFile(filepath.Join(dir, "hello.txt")); string(text) != "hello" {
+		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/toolserver/toolserver/internal/policy"
 )
 
 // markup is what would do something if any page took it for more than text.
@@ -148,15 +150,16 @@ var pages = []struct{ name, place, there string }{
 	{"live", "live/{execution}", screen + "?.includes('passed')"},
 	{"timeline", "live", "document.querySelector('.timeline')"},
 	{"tools", "tools/write_file", "document.querySelector('.form textarea')"},
-	{"policy", "policy", "document.querySelector('tbody tr')"},
+	{"recording", "live/recording/{execution}", "document.querySelector('.player') && " + screen + "?.includes('passed')"},
+	{"policy", "policy", "document.querySelector('tbody tr') && document.querySelector('tr[data-rule]')"},
 	{"audit", "audit", "document.querySelectorAll('tbody tr').length > 3"},
 	{"status", "status", "document.querySelectorAll('.panel').length > 5"},
 }
 
-// lively is a server at which something happens.
-func lively(t *testing.T) (s *site, execution string) {
+// lively is a server at which something happens, with more sections in its configuration.
+func lively(t *testing.T, sections string) (s *site, execution string) {
 	t.Helper()
-	s = serve(t, principals)
+	s = serve(t, principals+sections)
 	s.allow(olgaToken)
 	s.write(annToken, "granted", "notes.md", "x")
 	_, waiting := s.rest(otisToken, "GET", "/v1/approvals", "")
@@ -180,6 +183,19 @@ func lively(t *testing.T) (s *site, execution string) {
 	return s, between(executions, `"executionId":"`, `"`)
 }
 
+// openRecorded opens a recording of a session.
+func (b *tab) openRecorded(s *site) {
+	b.t.Helper()
+	file := filepath.Join(b.t.TempDir(), "tests.rec")
+	if out, err := s.terminal(olgaToken, "record", "export", "--session", "default", "-o", file); err != nil {
+		b.t.Fatal(err, out)
+	}
+	b.run(chromedp.Evaluate("location.hash = '#/live'", nil))
+	b.wait("document.querySelector('input[type=file]')")
+	b.open(file)
+	b.wait("document.querySelector('.player')")
+}
+
 // TestAxe: axe finds nothing serious on any page, narrow and wide, light and dark; and no
 // page is wider than the window.
 func TestAxe(t *testing.T) {
@@ -187,7 +203,11 @@ func TestAxe(t *testing.T) {
 	if err != nil {
 		t.Fatal("packages of the console are missing: make console installs them, with npm")
 	}
-	s, execution := lively(t)
+	patient := filepath.Join(t.TempDir(), "policy.yaml") // axe takes minutes where many tests run at once
+	if err := os.WriteFile(patient, []byte(strings.Replace(policy.BuiltinText(), "expire: 2m", "expire: 1h", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, execution := lively(t, "policy: {file: "+patient+"}\n")
 	b := browse(t, s.origin+"/console/")
 	b.wait("document.activeElement?.id === 'token'")
 	test := func(name string) {
@@ -208,6 +228,7 @@ func TestAxe(t *testing.T) {
 	}
 	test("sign-in")
 	b.signIn(olgaToken)
+	b.openRecorded(s)
 	for _, l := range []look{{360, 740, "dark"}, {1280, 800, "light"}} {
 		b.as(l)
 		for _, p := range pages {
@@ -219,15 +240,21 @@ func TestAxe(t *testing.T) {
 	b.calm()
 }
 
-// TestFirstPaint: how long the first paint takes, on loopback. It is told, and not judged.
+// TestFirstPaint: how long the first paint takes, on loopback, as Chromium tells it: the first
+// time with a process of the browser that has to begin. It is told, and not judged; bench has the
+// figure.
 func TestFirstPaint(t *testing.T) {
 	s := serve(t, "")
 	b := browse(t, s.origin+"/console/")
-	b.wait("document.querySelector('.link.open')")
-	var painted float64
-	b.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
-	b.eval("performance.getEntriesByName('first-contentful-paint')[0].startTime", &painted)
-	t.Logf("first contentful paint after %.0f ms", painted)
+	var painted []string
+	for range 5 {
+		var at float64
+		b.wait("document.querySelector('.link.open') && performance.getEntriesByName('first-contentful-paint').length > 0")
+		b.eval("performance.getEntriesByName('first-contentful-paint')[0].startTime", &at)
+		painted = append(painted, fmt.Sprintf("%.0f", at))
+		b.run(chromedp.Reload())
+	}
+	t.Logf("first contentful paint after %s ms", strings.Join(painted, ", "))
 }
 
 // TestScreenshots makes the pictures in docs/console, where that is asked for by
@@ -237,8 +264,9 @@ func TestScreenshots(t *testing.T) {
 	if dir == "" {
 		t.Skip("set UPDATE_SCREENSHOTS to a directory")
 	}
-	s, execution := lively(t)
+	s, execution := lively(t, "")
 	b := browse(t, s.origin+"/console/").signIn(olgaToken)
+	b.openRecorded(s)
 	shoot := func(name string, l look) {
 		b.as(l)
 		var picture []byte

@@ -58,24 +58,38 @@ func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, `want {"token": "…"} with the token of a principal`)
 		return
 	}
-	if len(request.Token) > maxToken || strings.ContainsFunc(request.Token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		refuse(w, http.StatusBadRequest, "a token has at most 2800 characters here, and no spaces")
+	h.welcome(w, r, request.Token)
+}
+
+// welcome gives the two halves for a token, if it is somebody's.
+func (h *Handler) welcome(w http.ResponseWriter, r *http.Request, token string) {
+	if len(token) > maxToken || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		refuse(w, http.StatusBadRequest, "a token has at most 2800 characters here, and no spaces: can it have fewer groups?")
 		return
 	}
-	if _, err := h.config.Authenticator.Authenticate(r.Context(), auth.Credentials{Authorization: []string{"Bearer " + request.Token}, TLS: r.TLS}); err != nil {
-		code := http.StatusUnauthorized
-		if errors.Is(err, auth.ErrUnavailable) {
-			code = http.StatusServiceUnavailable
-		}
-		refuse(w, code, err.Error())
+	if _, err := h.config.Authenticator.Authenticate(r.Context(), auth.Credentials{Authorization: []string{"Bearer " + token}, TLS: r.TLS}); err != nil {
+		refuse(w, statusOf(err), err.Error())
 		return
 	}
-	key := make([]byte, 32)
-	rand.Read(key) // never fails
-	until := time.Now().Add(lifetime)
-	sealed := sealer(key).Seal(nil, nil, append(binary.BigEndian.AppendUint64(nil, uint64(until.Unix())), request.Token...), []byte(r.Host))
-	h.setCookie(w, r, base64.RawURLEncoding.EncodeToString(sealed), int(lifetime.Seconds()))
-	answer(w, http.StatusOK, map[string]string{"key": base64.RawURLEncoding.EncodeToString(key)})
+	answer(w, http.StatusOK, map[string]string{"key": h.seal(w, r, "", []byte(token), lifetime)})
+}
+
+// statusOf tells why somebody cannot sign in.
+func statusOf(err error) int {
+	if errors.Is(err, auth.ErrUnavailable) {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusUnauthorized
+}
+
+// seal puts a text in a cookie, and returns the key to it.
+func (h *Handler) seal(w http.ResponseWriter, r *http.Request, suffix string, text []byte, most time.Duration) (key string) {
+	secret := make([]byte, 32)
+	rand.Read(secret) // never fails
+	until := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(most).Unix()))
+	sealed := sealer(secret).Seal(nil, nil, append(until, text...), []byte(r.Host+suffix))
+	h.setCookie(w, r, suffix, base64.RawURLEncoding.EncodeToString(sealed), int(most.Seconds()))
+	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
 // signOut takes the cookie back.
@@ -84,13 +98,13 @@ func (h *Handler) signOut(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "people sign out on the page of the console")
 		return
 	}
-	h.setCookie(w, r, "", -1)
+	h.setCookie(w, r, "", "", -1)
 	answer(w, http.StatusOK, map[string]string{})
 }
 
-func (h *Handler) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
+func (h *Handler) setCookie(w http.ResponseWriter, r *http.Request, suffix, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName(r), Value: value, Path: Path, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: cookieName(r) + suffix, Value: value, Path: Path, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://"), // a proxy may have taken the TLS off
 	})
 }
@@ -117,18 +131,18 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
 	h.config.REST.ServeHTTP(w, inner)
 }
 
-// open returns the token in a cookie, if the key is that of it and its time is not over.
-func open(cookie, key, host string) (token string, ok bool) {
+// open returns the text in a cookie, if the key is that of it and its time is not over.
+func open(cookie, key, host string) (text string, ok bool) {
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
 	opener, err2 := base64.RawURLEncoding.DecodeString(key)
 	if err != nil || err2 != nil || len(opener) != 32 {
 		return "", false
 	}
-	text, err := sealer(opener).Open(nil, nil, sealed, []byte(host))
-	if err != nil || len(text) < 8 || time.Now().Unix() >= int64(binary.BigEndian.Uint64(text)) {
+	opened, err := sealer(opener).Open(nil, nil, sealed, []byte(host))
+	if err != nil || len(opened) < 8 || time.Now().Unix() >= int64(binary.BigEndian.Uint64(opened)) {
 		return "", false
 	}
-	return string(text[8:]), true
+	return string(opened[8:]), true
 }
 
 func sealer(key []byte) cipher.AEAD {

@@ -79,19 +79,30 @@ func TestSignIn(t *testing.T) {
 	if strings.Contains(stored, olgaToken) || strings.Contains(stored, "toolserver-console=") {
 		t.Errorf("a script reads %s", stored)
 	}
-	var cookies []*network.Cookie
-	b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
-		cookies, err = network.GetCookies().Do(ctx)
-		return err
-	}))
+	cookies := b.cookies()
 	if len(cookies) != 1 || !cookies[0].HTTPOnly || cookies[0].SameSite != network.CookieSameSiteStrict || cookies[0].Path != "/console/" || strings.Contains(cookies[0].Value, olgaToken) {
 		t.Errorf("the cookies are %+v", cookies)
 	}
 	b.run(chromedp.Reload())
 	b.wait("document.querySelector('.link.open')")
-	b.run(chromedp.Click("//button[text()='Sign out']", chromedp.BySearch))
+	b.click("Sign out")
+	b.see("--roles approver")
+	b.signIn(avaToken)
+	b.run(chromedp.Navigate(s.origin + "/console/#/live"))
+	b.see("Your role is approver") // which sees nothing here, and is told why
+	b.click("Sign out")
 	b.wait("document.activeElement?.id === 'token'")
 	b.calm()
+}
+
+// cookies returns those of the page, also those that scripts do not see.
+func (b *tab) cookies() (all []*network.Cookie) {
+	b.t.Helper()
+	b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		all, err = network.GetCookies().Do(ctx)
+		return err
+	}))
+	return all
 }
 
 // TestOpen: where authentication is off, nobody signs in.

@@ -72,6 +72,23 @@ func TestPolicy(t *testing.T) {
 	b.see("granted.txt")
 	b.click("Revoke")
 	b.see("No answer is in force")
+	for _, want := range []string{"default.yaml", "secrets_examples", "What else decided: ", "mode 1"} { // the rules, where they are from, and what decided
+		b.see(want)
+	}
+	s.call(olgaToken, "secret", "read_file", map[string]any{"path": ".env"})
+	b.wait(`document.querySelector("tr[data-rule=secrets]").children[2].innerText === "1"`)
+	b.run(chromedp.SetValue("input[aria-label='Search rules']", "git push"))
+	b.run(chromedp.Evaluate("document.querySelector(\"input[aria-label='Search rules']\").dispatchEvent(new Event('input', {bubbles: true}))", nil))
+	b.wait("document.querySelectorAll('tr[data-rule]').length < 5")
+	if code, text := s.rest(annToken, "GET", "/v1/policy", ""); code != 403 {
+		t.Errorf("an agent reads the policy: %d %.200s", code, text)
+	}
+	if code, text := s.rest(tessToken, "GET", "/v1/policy", ""); code != 403 {
+		t.Errorf("an approver of a tenant reads the policy: %d %.200s", code, text)
+	}
+	if code, text := s.rest(avaToken, "GET", "/v1/policy", ""); code != 200 {
+		t.Errorf("an approver does not: %d %.200s", code, text)
+	}
 	if _, grants := s.rest(otisToken, "GET", "/v1/grants", ""); strings.Contains(grants, "grantId") {
 		t.Error(grants)
 	}

@@ -16,6 +16,14 @@ type Effects struct {
 	More   int // how many are not among them, for there are too many
 }
 
+// All returns those that are kept; none of nil.
+func (e *Effects) All() []policy.Judged {
+	if e == nil {
+		return nil
+	}
+	return e.Judged
+}
+
 // Bounds of the effects that an execution keeps.
 const (
 	maxKeptEffects     = 64

@@ -193,7 +193,7 @@ func (c *compiler) compile(f *policyFile) *Policy {
 
 func (c *compiler) rule(key string, f *ruleFile) rule {
 	r := rule{
-		name: f.Name, label: "rule " + f.Name, action: f.Action, reason: f.Reason,
+		name: f.Name, label: "rule " + f.Name, action: f.Action, reason: f.Reason, line: c.Line(key + ".name"), about: f.about(),
 		tools:      c.tools(key+".tools", f.Tools),
 		uses:       c.tools(key+".uses", f.Uses),
 		principals: c.globs(key+".principals", f.Principals),

@@ -18,6 +18,8 @@ type rule struct {
 	name, label string // label is what verdicts call it
 	action      Action
 	reason      string
+	line        int // of the file
+	about       []About
 
 	tools      []toolPattern
 	principals []glob.Word

@@ -128,16 +128,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		r.Body = body
 		r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
-	} else {
+	} else if r.ContentLength != 0 { // without a body, the deadline would end the stream of the answer
 		r.Body = http.MaxBytesReader(w, r.Body, maxMessage)
-		if r.ContentLength != 0 { // without one, the deadline would end the stream of the answer
-			controller.SetReadDeadline(time.Now().Add(bodyTime)) // until it has come
-		}
+		controller.SetReadDeadline(time.Now().Add(bodyTime)) // until it has come
 	}
-	defer func(body io.Reader) { // a client that sends more than is read would not see the answer
-		controller.SetReadDeadline(time.Now().Add(drainTime))
-		io.CopyN(io.Discard, body, maxMessage)
-	}(r.Body)
+	if r.Body != http.NoBody {
+		defer func(body io.Reader) { // a client that sends more than is read would not see the answer
+			controller.SetReadDeadline(time.Now().Add(drainTime))
+			io.CopyN(io.Discard, body, maxMessage)
+		}(r.Body)
+	}
 	if !h.knows(r) {
 		r.Body = http.NoBody // what strangers send is not kept, nor waited for: the chain refuses them in its own words
 	}

@@ -50,7 +50,7 @@ func serveHTTP(c *config.Config, access *config.Access, server *service.Server, 
 	paths.Handle(edge.Path, s.mcp)
 	rpcs := rest.New(rest.Config{Forward: server.Forward, Authenticator: access.Authenticator, Site: guard})
 	paths.Handle("/", rpcs)
-	paths.Handle(console.Path, console.New(console.Config{REST: rpcs, Authenticator: access.Authenticator, Site: guard}))
+	paths.Handle(console.Path, console.New(console.Config{REST: rpcs, Authenticator: access.Authenticator, Issuers: access.Issuers, Site: guard}))
 	paths.Handle("GET /{$}", http.RedirectHandler(console.Path, http.StatusFound))
 	s.http = &http.Server{
 		Handler:           measured(shared(paths, guard.Origins), metrics),

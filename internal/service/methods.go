@@ -80,6 +80,7 @@ var methods = map[string]access{
 	pb.ApprovalService_RevokeGrant_FullMethodName:     revokers,
 
 	pb.PolicyService_CheckCall_FullMethodName: agents,
+	pb.PolicyService_GetPolicy_FullMethodName: {roles: auth.Approver | mayLook, whole: true}, // rules name tenants
 
 	// The log has what all tenants do.
 	pb.AuditService_SearchRecords_FullMethodName: {roles: mayLook, whole: true},

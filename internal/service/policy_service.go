@@ -6,6 +6,9 @@ package service
 import (
 	"context"
 	"encoding/hex"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -16,6 +19,8 @@ import (
 type policyService struct {
 	pb.UnimplementedPolicyServiceServer
 	admission *admission.Admission
+	rules     *admission.ActivePolicy
+	since     time.Time // the server runs
 }
 
 // Suppose has calls that are only checked judged for this sandbox, and for sessions
@@ -42,4 +47,24 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		Digest:  hex.EncodeToString(checked.Digest[:]),
 		Limits:  checked.Limits,
 	}, nil
+}
+
+func (s *policyService) GetPolicy(context.Context, *pb.GetPolicyRequest) (*pb.GetPolicyResponse, error) {
+	current, fired := s.rules.Current(), s.rules.Fired()
+	response := &pb.GetPolicyResponse{File: current.File(), Version: current.Version(), CountedSince: timestamppb.New(s.since)}
+	for _, r := range current.Rules() {
+		rule := &pb.PolicyRule{Name: r.Name, Action: actionToProto[r.Action], Reason: r.Reason, Line: int32(r.Line), Fired: firedToProto(fired[r.Label])}
+		for _, about := range r.About {
+			rule.About = append(rule.About, &pb.PolicySelector{Key: about.Key, Values: about.Values})
+		}
+		response.Rules = append(response.Rules, rule)
+	}
+	for _, other := range admission.Others(fired) {
+		response.Others = append(response.Others, firedToProto(other))
+	}
+	return response, nil
+}
+
+func firedToProto(f admission.Fired) *pb.PolicyFiring {
+	return &pb.PolicyFiring{Name: f.Name, DecidedCalls: int64(f.Decided), MatchedCalls: int64(f.Matched)}
 }

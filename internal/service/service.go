@@ -296,7 +296,7 @@ func New(config Config) (*Server, error) {
 	pb.RegisterSessionServiceServer(s.inside, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, auditor: s.auditor, storage: s.storage})
 	pb.RegisterApprovalServiceServer(s.inside, &approvalService{approvals: s.approvals, auditor: s.auditor})
 	pb.RegisterAuditServiceServer(s.inside, &auditService{log: config.Audit})
-	pb.RegisterPolicyServiceServer(s.inside, &policyService{admission: s.admission})
+	pb.RegisterPolicyServiceServer(s.inside, &policyService{admission: s.admission, rules: s.rules, since: s.started})
 	pb.RegisterSourceServiceServer(s.inside, &sourceService{sources: config.Sources, auditor: s.auditor, logger: config.Logger})
 	pb.RegisterAgentServiceServer(s.inside, &agentService{agents: config.Agents, auditor: s.auditor, logger: config.Logger})
 	healthpb.RegisterHealthServer(s.inside, s.health)

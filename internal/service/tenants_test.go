@@ -285,6 +285,7 @@ func requests(b belongings) map[string][][]proto.Message {
 		"DialectService/ParseCalls":    one(&pb.ParseCallsRequest{Kind: &pb.ParseCallsRequest_Start{Start: &pb.ParseStart{SessionId: b.session}}}),
 
 		"PolicyService/CheckCall": one(&pb.CheckCallRequest{SessionId: b.session, Tool: "count", InputJson: []byte("{}")}),
+		"PolicyService/GetPolicy": one(&pb.GetPolicyRequest{}),
 
 		"AgentService/Serve":      one(&pb.ServeRequest{Kind: &pb.ServeRequest_Offer{Offer: &pb.AgentOffer{Agents: []*pb.OfferedAgent{{Name: b.principal}}}}}),
 		"AgentService/ListAgents": at(func(p, t string) proto.Message { return &pb.ListAgentsRequest{Principal: p, Tenant: t} }),

@@ -13,6 +13,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	structpb "google.golang.org/protobuf/types/known/structpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -199,11 +200,341 @@ func (x *CheckCallResponse) GetDigest() string {
 	return ""
 }
 
+// GetPolicyRequest asks for the policy in force.
+type GetPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyRequest) Reset() {
+	*x = GetPolicyRequest{}
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyRequest) ProtoMessage() {}
+
+func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
+func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_policy_service_proto_rawDescGZIP(), []int{2}
+}
+
+// GetPolicyResponse is the policy in force.
+type GetPolicyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The file that it was read from; default.yaml is the one built in.
+	File string `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	// Stands for its text; verdicts have the same.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The rules, in the order in which they are tried.
+	Rules []*PolicyRule `protobuf:"bytes,3,rep,name=rules,proto3" json:"rules,omitempty"`
+	// What else decided about calls: modes, levels, grants, protected paths.
+	Others []*PolicyFiring `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`
+	// Since when calls are counted: the start of this server.
+	CountedSince  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=counted_since,json=countedSince,proto3" json:"counted_since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyResponse) Reset() {
+	*x = GetPolicyResponse{}
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyResponse) ProtoMessage() {}
+
+func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
+func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_policy_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetPolicyResponse) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *GetPolicyResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *GetPolicyResponse) GetRules() []*PolicyRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *GetPolicyResponse) GetOthers() []*PolicyFiring {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *GetPolicyResponse) GetCountedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CountedSince
+	}
+	return nil
+}
+
+// PolicyRule is one rule of a policy.
+type PolicyRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Verdicts by it have "rule" before it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it does with what it matches.
+	Action Action `protobuf:"varint,2,opt,name=action,proto3,enum=toolserver.v1.Action" json:"action,omitempty"`
+	// Why, in a sentence for the model.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The line of the file where it is.
+	Line int32 `protobuf:"varint,4,opt,name=line,proto3" json:"line,omitempty"`
+	// What it is about: all of these match where the rule does.
+	About []*PolicySelector `protobuf:"bytes,5,rep,name=about,proto3" json:"about,omitempty"`
+	// How often it decided.
+	Fired         *PolicyFiring `protobuf:"bytes,6,opt,name=fired,proto3" json:"fired,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyRule) Reset() {
+	*x = PolicyRule{}
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyRule) ProtoMessage() {}
+
+func (x *PolicyRule) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyRule.ProtoReflect.Descriptor instead.
+func (*PolicyRule) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_policy_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PolicyRule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PolicyRule) GetAction() Action {
+	if x != nil {
+		return x.Action
+	}
+	return Action_ACTION_UNSPECIFIED
+}
+
+func (x *PolicyRule) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PolicyRule) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *PolicyRule) GetAbout() []*PolicySelector {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *PolicyRule) GetFired() *PolicyFiring {
+	if x != nil {
+		return x.Fired
+	}
+	return nil
+}
+
+// PolicySelector is one thing that a rule says of what it is about.
+type PolicySelector struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key of the policy file, such as commands or writes.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// What the file says there; one of them matches where the selector does.
+	Values        []string `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicySelector) Reset() {
+	*x = PolicySelector{}
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicySelector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicySelector) ProtoMessage() {}
+
+func (x *PolicySelector) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicySelector.ProtoReflect.Descriptor instead.
+func (*PolicySelector) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_policy_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PolicySelector) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *PolicySelector) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// PolicyFiring is how often something decided about calls, of all policies that
+// were in force since this server started.
+type PolicyFiring struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What decided.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Calls whose verdict it was.
+	DecidedCalls int64 `protobuf:"varint,2,opt,name=decided_calls,json=decidedCalls,proto3" json:"decided_calls,omitempty"`
+	// Calls of which it judged at least one effect.
+	MatchedCalls  int64 `protobuf:"varint,3,opt,name=matched_calls,json=matchedCalls,proto3" json:"matched_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyFiring) Reset() {
+	*x = PolicyFiring{}
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyFiring) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyFiring) ProtoMessage() {}
+
+func (x *PolicyFiring) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_policy_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyFiring.ProtoReflect.Descriptor instead.
+func (*PolicyFiring) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_policy_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PolicyFiring) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PolicyFiring) GetDecidedCalls() int64 {
+	if x != nil {
+		return x.DecidedCalls
+	}
+	return 0
+}
+
+func (x *PolicyFiring) GetMatchedCalls() int64 {
+	if x != nil {
+		return x.MatchedCalls
+	}
+	return 0
+}
+
 var File_toolserver_v1_policy_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_policy_service_proto_rawDesc = "" +
 	"\n" +
-	"\"toolserver/v1/policy_service.proto\x12\rtoolserver.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1ctoolserver/v1/approval.proto\x1a\x1atoolserver/v1/policy.proto\"\xad\x01\n" +
+	"\"toolserver/v1/policy_service.proto\x12\rtoolserver.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ctoolserver/v1/approval.proto\x1a\x1atoolserver/v1/policy.proto\"\xad\x01\n" +
 	"\x10CheckCallRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x12\n" +
@@ -218,9 +549,32 @@ const file_toolserver_v1_policy_service_proto_rawDesc = "" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x12.\n" +
 	"\x05tiers\x18\x04 \x03(\v2\x18.toolserver.v1.TrustTierR\x05tiers\x12\x16\n" +
 	"\x06limits\x18\x05 \x03(\tR\x06limits\x12\x16\n" +
-	"\x06digest\x18\x14 \x01(\tR\x06digest2_\n" +
+	"\x06digest\x18\x14 \x01(\tR\x06digest\"\x12\n" +
+	"\x10GetPolicyRequest\"\xe8\x01\n" +
+	"\x11GetPolicyResponse\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12/\n" +
+	"\x05rules\x18\x03 \x03(\v2\x19.toolserver.v1.PolicyRuleR\x05rules\x123\n" +
+	"\x06others\x18\x04 \x03(\v2\x1b.toolserver.v1.PolicyFiringR\x06others\x12?\n" +
+	"\rcounted_since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fcountedSince\"\xe3\x01\n" +
+	"\n" +
+	"PolicyRule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
+	"\x06action\x18\x02 \x01(\x0e2\x15.toolserver.v1.ActionR\x06action\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04line\x18\x04 \x01(\x05R\x04line\x123\n" +
+	"\x05about\x18\x05 \x03(\v2\x1d.toolserver.v1.PolicySelectorR\x05about\x121\n" +
+	"\x05fired\x18\x06 \x01(\v2\x1b.toolserver.v1.PolicyFiringR\x05fired\":\n" +
+	"\x0ePolicySelector\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
+	"\x06values\x18\x02 \x03(\tR\x06values\"l\n" +
+	"\fPolicyFiring\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
+	"\rdecided_calls\x18\x02 \x01(\x03R\fdecidedCalls\x12#\n" +
+	"\rmatched_calls\x18\x03 \x01(\x03R\fmatchedCalls2\xaf\x01\n" +
 	"\rPolicyService\x12N\n" +
-	"\tCheckCall\x12\x1f.toolserver.v1.CheckCallRequest\x1a .toolserver.v1.CheckCallResponseBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
+	"\tCheckCall\x12\x1f.toolserver.v1.CheckCallRequest\x1a .toolserver.v1.CheckCallResponse\x12N\n" +
+	"\tGetPolicy\x12\x1f.toolserver.v1.GetPolicyRequest\x1a .toolserver.v1.GetPolicyResponseBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
 
 var (
 	file_toolserver_v1_policy_service_proto_rawDescOnce sync.Once
@@ -234,27 +588,42 @@ func file_toolserver_v1_policy_service_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_policy_service_proto_rawDescData
 }
 
-var file_toolserver_v1_policy_service_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_toolserver_v1_policy_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_toolserver_v1_policy_service_proto_goTypes = []any{
-	(*CheckCallRequest)(nil),  // 0: toolserver.v1.CheckCallRequest
-	(*CheckCallResponse)(nil), // 1: toolserver.v1.CheckCallResponse
-	(*structpb.Struct)(nil),   // 2: google.protobuf.Struct
-	(*Verdict)(nil),           // 3: toolserver.v1.Verdict
-	(*JudgedEffect)(nil),      // 4: toolserver.v1.JudgedEffect
-	(*TrustTier)(nil),         // 5: toolserver.v1.TrustTier
+	(*CheckCallRequest)(nil),      // 0: toolserver.v1.CheckCallRequest
+	(*CheckCallResponse)(nil),     // 1: toolserver.v1.CheckCallResponse
+	(*GetPolicyRequest)(nil),      // 2: toolserver.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),     // 3: toolserver.v1.GetPolicyResponse
+	(*PolicyRule)(nil),            // 4: toolserver.v1.PolicyRule
+	(*PolicySelector)(nil),        // 5: toolserver.v1.PolicySelector
+	(*PolicyFiring)(nil),          // 6: toolserver.v1.PolicyFiring
+	(*structpb.Struct)(nil),       // 7: google.protobuf.Struct
+	(*Verdict)(nil),               // 8: toolserver.v1.Verdict
+	(*JudgedEffect)(nil),          // 9: toolserver.v1.JudgedEffect
+	(*TrustTier)(nil),             // 10: toolserver.v1.TrustTier
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(Action)(0),                   // 12: toolserver.v1.Action
 }
 var file_toolserver_v1_policy_service_proto_depIdxs = []int32{
-	2, // 0: toolserver.v1.CheckCallRequest.input:type_name -> google.protobuf.Struct
-	3, // 1: toolserver.v1.CheckCallResponse.verdict:type_name -> toolserver.v1.Verdict
-	4, // 2: toolserver.v1.CheckCallResponse.effects:type_name -> toolserver.v1.JudgedEffect
-	5, // 3: toolserver.v1.CheckCallResponse.tiers:type_name -> toolserver.v1.TrustTier
-	0, // 4: toolserver.v1.PolicyService.CheckCall:input_type -> toolserver.v1.CheckCallRequest
-	1, // 5: toolserver.v1.PolicyService.CheckCall:output_type -> toolserver.v1.CheckCallResponse
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	7,  // 0: toolserver.v1.CheckCallRequest.input:type_name -> google.protobuf.Struct
+	8,  // 1: toolserver.v1.CheckCallResponse.verdict:type_name -> toolserver.v1.Verdict
+	9,  // 2: toolserver.v1.CheckCallResponse.effects:type_name -> toolserver.v1.JudgedEffect
+	10, // 3: toolserver.v1.CheckCallResponse.tiers:type_name -> toolserver.v1.TrustTier
+	4,  // 4: toolserver.v1.GetPolicyResponse.rules:type_name -> toolserver.v1.PolicyRule
+	6,  // 5: toolserver.v1.GetPolicyResponse.others:type_name -> toolserver.v1.PolicyFiring
+	11, // 6: toolserver.v1.GetPolicyResponse.counted_since:type_name -> google.protobuf.Timestamp
+	12, // 7: toolserver.v1.PolicyRule.action:type_name -> toolserver.v1.Action
+	5,  // 8: toolserver.v1.PolicyRule.about:type_name -> toolserver.v1.PolicySelector
+	6,  // 9: toolserver.v1.PolicyRule.fired:type_name -> toolserver.v1.PolicyFiring
+	0,  // 10: toolserver.v1.PolicyService.CheckCall:input_type -> toolserver.v1.CheckCallRequest
+	2,  // 11: toolserver.v1.PolicyService.GetPolicy:input_type -> toolserver.v1.GetPolicyRequest
+	1,  // 12: toolserver.v1.PolicyService.CheckCall:output_type -> toolserver.v1.CheckCallResponse
+	3,  // 13: toolserver.v1.PolicyService.GetPolicy:output_type -> toolserver.v1.GetPolicyResponse
+	12, // [12:14] is the sub-list for method output_type
+	10, // [10:12] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_policy_service_proto_init() }
@@ -270,7 +639,7 @@ func file_toolserver_v1_policy_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_policy_service_proto_rawDesc), len(file_toolserver_v1_policy_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

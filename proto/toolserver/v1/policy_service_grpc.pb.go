@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	PolicyService_CheckCall_FullMethodName = "/toolserver.v1.PolicyService/CheckCall"
+	PolicyService_GetPolicy_FullMethodName = "/toolserver.v1.PolicyService/GetPolicy"
 )
 
 // PolicyServiceClient is the client API for PolicyService service.
@@ -34,6 +35,10 @@ type PolicyServiceClient interface {
 	// CheckCall tells what the policy would say to a call and why. Nothing runs,
 	// nobody is asked, and no limit counts it.
 	CheckCall(ctx context.Context, in *CheckCallRequest, opts ...grpc.CallOption) (*CheckCallResponse, error)
+	// GetPolicy tells the rules in force, where they come from, and how often each
+	// decided about a call. Rules name tenants and principals, so it is for those
+	// who answer for the whole server.
+	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
 }
 
 type policyServiceClient struct {
@@ -54,6 +59,16 @@ func (c *policyServiceClient) CheckCall(ctx context.Context, in *CheckCallReques
 	return out, nil
 }
 
+func (c *policyServiceClient) GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPolicyResponse)
+	err := c.cc.Invoke(ctx, PolicyService_GetPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PolicyServiceServer is the server API for PolicyService service.
 // All implementations must embed UnimplementedPolicyServiceServer
 // for forward compatibility.
@@ -63,6 +78,10 @@ type PolicyServiceServer interface {
 	// CheckCall tells what the policy would say to a call and why. Nothing runs,
 	// nobody is asked, and no limit counts it.
 	CheckCall(context.Context, *CheckCallRequest) (*CheckCallResponse, error)
+	// GetPolicy tells the rules in force, where they come from, and how often each
+	// decided about a call. Rules name tenants and principals, so it is for those
+	// who answer for the whole server.
+	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
 	mustEmbedUnimplementedPolicyServiceServer()
 }
 
@@ -75,6 +94,9 @@ type UnimplementedPolicyServiceServer struct{}
 
 func (UnimplementedPolicyServiceServer) CheckCall(context.Context, *CheckCallRequest) (*CheckCallResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckCall not implemented")
+}
+func (UnimplementedPolicyServiceServer) GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPolicy not implemented")
 }
 func (UnimplementedPolicyServiceServer) mustEmbedUnimplementedPolicyServiceServer() {}
 func (UnimplementedPolicyServiceServer) testEmbeddedByValue()                       {}
@@ -115,6 +137,24 @@ func _PolicyService_CheckCall_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PolicyService_GetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PolicyServiceServer).GetPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PolicyService_GetPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PolicyServiceServer).GetPolicy(ctx, req.(*GetPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PolicyService_ServiceDesc is the grpc.ServiceDesc for PolicyService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -125,6 +165,10 @@ var PolicyService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CheckCall",
 			Handler:    _PolicyService_CheckCall_Handler,
+		},
+		{
+			MethodName: "GetPolicy",
+			Handler:    _PolicyService_GetPolicy_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -15,9 +15,9 @@ export class Refused extends Error {
   }
 }
 
-// onSignedOut is called when the server does not know who asks.
-let onSignedOut = () => {};
-export function whenSignedOut(then: () => void) {
+// onSignedOut is called when the server does not know who asks, with its words.
+let onSignedOut = (_why: string) => {};
+export function whenSignedOut(then: (why: string) => void) {
   onSignedOut = then;
 }
 
@@ -31,8 +31,9 @@ async function send(method: string, path: string, body?: unknown, more?: { signa
   if (more?.after) (init.headers as Record<string, string>)["Last-Event-ID"] = more.after;
   const response = await fetch("v1/" + path, init);
   if (response.ok) return response;
-  if (response.status === 401) onSignedOut();
-  throw new Refused(response.status, messageOf(await response.text(), response));
+  const refused = new Refused(response.status, messageOf(await response.text(), response));
+  if (response.status === 401) onSignedOut(refused.message);
+  throw refused;
 }
 
 function messageOf(text: string, response: Response): string {
@@ -151,11 +152,43 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
+// ask sends a request about signing in.
+async function ask<T>(method: string, path: string, body?: object, key?: string): Promise<T> {
+  const response = await fetch(path, { method, body: body ? JSON.stringify(body) : null, headers: key ? { "Toolserver-Console": key } : {} });
+  if (!response.ok) throw new Refused(response.status, messageOf(await response.text(), response));
+  return response.json();
+}
+
 // signIn sends a token, and keeps the key to the cookie that it is sealed in.
 export async function signIn(token: string): Promise<void> {
-  const response = await fetch("sign-in", { method: "POST", body: JSON.stringify({ token }) });
-  if (!response.ok) throw new Refused(response.status, messageOf(await response.text(), response));
-  localStorage.setItem(storedKey, (await response.json()).key);
+  localStorage.setItem(storedKey, (await ask<{ key: string }>("POST", "sign-in", { token })).key);
+}
+
+// issuers returns where people can sign in without a token.
+export const issuers = async () => (await ask<{ issuers: string[] }>("GET", "sign-in")).issuers;
+
+// What this tab knows while its user signs in at an issuer: the key to the other half of it,
+// and where to go on.
+const flowKey = "toolserver-console-flow";
+
+// leaveToSignIn goes to the page of an issuer.
+export async function leaveToSignIn(issuer: string): Promise<void> {
+  const { address, key } = await ask<{ address: string; key: string }>("POST", "sign-in/begin", { issuer });
+  if (!address.startsWith("https://")) throw new Error("The issuer tells no address with https.");
+  sessionStorage.setItem(flowKey, JSON.stringify({ key, place: location.hash }));
+  location.assign(address);
+}
+
+// comeBack ends a sign-in whose issuer sent the browser here, and takes what it brought out of
+// the address. It does nothing where there is none.
+export async function comeBack(): Promise<void> {
+  if (!location.hash.startsWith("#signed-in/?")) return;
+  const brought = Object.fromEntries(new URLSearchParams(location.hash.slice("#signed-in/?".length)));
+  const { key = "none", place = "" } = JSON.parse(sessionStorage.getItem(flowKey) ?? "{}");
+  sessionStorage.removeItem(flowKey);
+  history.replaceState(null, "", "./" + (place.startsWith("#/") ? place : ""));
+  dispatchEvent(new Event("hashchange"));
+  localStorage.setItem(storedKey, (await ask<{ key: string }>("POST", "sign-in/finish", brought, key)).key);
 }
 
 export async function signOut(): Promise<void> {

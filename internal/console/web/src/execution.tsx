@@ -9,6 +9,7 @@ import type { CancelResponseJson, GetExecutionResponseJson, WatchExecutionRespon
 import * as api from "./api";
 import { hasRole, sayError, server } from "./store";
 import { Effects, VerdictBadge } from "./judged";
+import { exportExecution } from "./recording";
 import { answerText, caller, clock, jail, seconds, size, span, state, visible, word } from "./words";
 import type { Screen } from "./terminal";
 
@@ -91,46 +92,14 @@ export function Execution({ id, listed, changed }: { id: string; listed?: Execut
         <span class={`badge ${state(e)}`}>{state(e)}</span>
         {followed.link.link === "lost" && !over && <span class="dim">{followed.link.why ? visible(followed.link.why) : "connection lost, trying again…"}</span>}
         <span class="grow" />
+        <Export what={() => exportExecution(e)} />
         {!over && hasRole("agent", "operator") && (
           <button class="deny" onClick={cancel}>
             Cancel
           </button>
         )}
       </div>
-      <dl class="facts">
-        {e.purpose && (
-          <>
-            <dt>purpose</dt>
-            <dd>
-              <q>{visible(e.purpose)}</q>
-            </dd>
-          </>
-        )}
-        <dt>by</dt>
-        <dd>
-          {caller(e.tenant, e.principal, e.onBehalfOf)}, session {visible(e.sessionId)}, call {visible(e.callId)}
-        </dd>
-        <dt>when</dt>
-        <dd>
-          {clock(e.createTime)}
-          {e.startTime && e.endTime && `, took ${span(new Date(e.endTime).getTime() - new Date(e.startTime).getTime())}`}
-          {e.timeout && !over && `, at most ${span(seconds(e.timeout) * 1000)}`}
-        </dd>
-        {e.verdict && (
-          <>
-            <dt>policy</dt>
-            <dd>
-              <VerdictBadge verdict={e.verdict} /> by {visible(e.verdict.rule)}: {visible(e.verdict.reason)}
-            </dd>
-          </>
-        )}
-        {jail(e.verdict?.rights) && (
-          <>
-            <dt>jail</dt>
-            <dd>{jail(e.verdict?.rights)}</dd>
-          </>
-        )}
-      </dl>
+      <Facts e={e} over={over} />
       <Running {...followed} id={id} input={!over && e.principal === server.value?.principal && (e.tenant ?? "") === (server.value?.tenant ?? "")} />
       {(e.effects?.length ?? 0) > 0 && (
         <details>
@@ -142,7 +111,61 @@ export function Execution({ id, listed, changed }: { id: string; listed?: Execut
   );
 }
 
-type Followed = ReturnType<typeof useExecution>;
+// Export is a button that gives a recording as a file.
+export function Export({ what }: { what: () => Promise<void> }) {
+  const [busy, setBusy] = useState(false);
+  const run = () => {
+    setBusy(true);
+    what().catch(sayError).finally(() => setBusy(false));
+  };
+  return (
+    <button disabled={busy} title="As one file, with its timing, which can be played back" onClick={run}>
+      Export
+    </button>
+  );
+}
+
+// Facts tells whose execution it is, when it was, and what the policy said.
+export function Facts({ e, over }: { e: ExecutionJson; over: boolean }) {
+  return (
+    <dl class="facts">
+      {e.purpose && (
+        <>
+          <dt>purpose</dt>
+          <dd>
+            <q>{visible(e.purpose)}</q>
+          </dd>
+        </>
+      )}
+      <dt>by</dt>
+      <dd>
+        {caller(e.tenant, e.principal, e.onBehalfOf)}, session {visible(e.sessionId)}, call {visible(e.callId)}
+      </dd>
+      <dt>when</dt>
+      <dd>
+        {clock(e.createTime)}
+        {e.startTime && e.endTime && `, took ${span(new Date(e.endTime).getTime() - new Date(e.startTime).getTime())}`}
+        {e.timeout && !over && `, at most ${span(seconds(e.timeout) * 1000)}`}
+      </dd>
+      {e.verdict && (
+        <>
+          <dt>policy</dt>
+          <dd>
+            <VerdictBadge verdict={e.verdict} /> by {visible(e.verdict.rule)}: {visible(e.verdict.reason)}
+          </dd>
+        </>
+      )}
+      {jail(e.verdict?.rights) && (
+        <>
+          <dt>jail</dt>
+          <dd>{jail(e.verdict?.rights)}</dd>
+        </>
+      )}
+    </dl>
+  );
+}
+
+export type Followed = ReturnType<typeof useExecution>;
 
 // Running shows what an execution does: its output, progress, events and result.
 export function Running({ events, progress, finished, output, attach, id, input }: Followed & { id: string; input: boolean }) {

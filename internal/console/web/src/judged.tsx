@@ -3,9 +3,11 @@
 
 // What the policy says, as the inbox, the policy page and the tools show it.
 
+import { useEffect, useState } from "preact/hooks";
 import type { PreviewJson, TrustTierJson } from "./gen/toolserver/v1/approval_pb";
 import type { JudgedEffectJson, VerdictJson } from "./gen/toolserver/v1/policy_pb";
 import { effect, size, visible, word } from "./words";
+import type { Piece } from "./colours";
 
 export function VerdictBadge({ verdict }: { verdict?: VerdictJson | undefined }) {
   const action = word(verdict?.action, "ACTION_");
@@ -52,17 +54,29 @@ export function Effects({ effects, more = 0 }: { effects: JudgedEffectJson[]; mo
 
 // Preview shows what a call would do: a diff with its colours, a command, or text as it is.
 export function Preview({ preview }: { preview?: PreviewJson | undefined }) {
+  const diff = preview?.kind === "PREVIEW_KIND_DIFF";
+  const lines = (preview?.text ?? "").replace(/\n$/, "").split("\n");
+  const [colours, colour] = useState<(Piece[] | undefined)[]>([]);
+  useEffect(() => {
+    let stale = false;
+    colour([]);
+    if (diff) import("./colours").then(({ colouredDiff }) => !stale && colour(colouredDiff(lines)), () => {}); // it can be read without
+    return () => void (stale = true);
+  }, [preview?.text, diff]);
   if (!preview?.text && !preview?.hiddenBytes) return null;
-  const diff = preview.kind === "PREVIEW_KIND_DIFF";
-  const lines = (preview.text ?? "").replace(/\n$/, "").split("\n");
   let inside = false; // of a hunk, where "--- x" is a line "-- x" that goes
   return (
     <figure class="preview">
       <figcaption>{diff ? "The change" : preview.kind === "PREVIEW_KIND_COMMAND" ? "The command" : "What it would do"}</figcaption>
       <pre tabIndex={0} class={diff ? "diff" : preview.kind === "PREVIEW_KIND_COMMAND" ? "command" : ""}>
-        {lines.map((line) => {
+        {lines.map((line, i) => {
           inside ||= line.startsWith("@@");
-          return <span class={diff ? lookOf(line, inside) : undefined}>{visible(line) || " "}</span>;
+          const pieces = colours[i];
+          return (
+            <span class={diff ? lookOf(line, inside) : undefined}>
+              {pieces ? [line[0], ...pieces.map((piece) => (piece.look ? <span class={piece.look}>{visible(piece.text)}</span> : visible(piece.text)))] : visible(line) || " "}
+            </span>
+          );
         })}
       </pre>
       {preview.hiddenBytes && <p class="alarm">Not shown: {size(Number(preview.hiddenBytes))} more.</p>}

@@ -7,15 +7,36 @@ import type { SessionJson } from "./gen/toolserver/v1/session_pb";
 import type { ListSessionsRequestJson, ListSessionsResponseJson } from "./gen/toolserver/v1/session_service_pb";
 import type { GetExecutionResponseJson, ListExecutionsRequestJson, ListExecutionsResponseJson } from "./gen/toolserver/v1/tool_service_pb";
 import * as api from "./api";
-import { everybody, useKeys, usePoll } from "./store";
+import { everybody, hasRole, server, useKeys, usePoll } from "./store";
 import { caller, clock, span, state, visible, word } from "./words";
 import { Rows } from "./rows";
-import { Execution } from "./execution";
+import { Execution, Export } from "./execution";
+import { opened, OpenRecording, Playback } from "./playback";
+import { exportSession } from "./recording";
 
 const maxKept = 20_000; // executions
 
-// Live is what runs, and ran: sessions, their executions, and the output of one.
+// Live is what runs, and ran; or a recording of it.
 export function Live({ parts }: { parts: string[] }) {
+  if (parts[0] === "recording") return <Playback parts={parts.slice(1)} />;
+  if (hasRole("agent", "operator", "viewer")) return <Running parts={parts} />;
+  return (
+    <>
+      <div class="title">
+        <h1>Live</h1>
+        <span class="grow" />
+        <OpenRecording />
+      </div>
+      <div class="empty">
+        <p>What runs is for agents, who see their own calls, and for operators and viewers, who see those of everybody.</p>
+        <p class="dim">Your role is {(server.value?.roles ?? []).join(", ") || "none"}: what you may answer is in the inbox.</p>
+      </div>
+    </>
+  );
+}
+
+// Running has sessions, their executions, and the output of one.
+function Running({ parts }: { parts: string[] }) {
   const [all, keep] = useState<Map<string, ExecutionJson>>(new Map());
   const [sessions, setSessions] = useState<SessionJson[]>([]);
   const [session, setSession] = useState("");
@@ -59,6 +80,9 @@ export function Live({ parts }: { parts: string[] }) {
         <p class="dim" role="status">
           {[...all.values()].filter((e) => !e.outcome).length} unfinished of {all.size}
         </p>
+        <span class="grow" />
+        {opened.value && <a class="button" href="#/live/recording">Back to the recording</a>}
+        <OpenRecording />
       </div>
       {(refused ?? refusedSessions) && <p class="wrong">{visible(refused ?? refusedSessions)}</p>}
       <div class="two">
@@ -162,7 +186,11 @@ function Timeline({ executions, session }: { executions: ExecutionJson[]; sessio
     <section class="card" aria-label="Timeline">
       {session ? (
         <>
-          <h2>Session {visible(session.sessionId)}</h2>
+          <div class="head">
+            <h2>Session {visible(session.sessionId)}</h2>
+            <span class="grow" />
+            <Export what={() => exportSession(session)} />
+          </div>
           <dl class="facts">
             <dt>of</dt>
             <dd>{caller(session.tenant, session.principal, "")}</dd>
@@ -190,7 +218,9 @@ function Timeline({ executions, session }: { executions: ExecutionJson[]; sessio
         <h2>Timeline</h2>
       )}
       {some.length === 0 ? (
-        <p class="dim">Nothing has run yet. What agents call is here as it comes.</p>
+        <p class="dim">
+          {hasRole("operator", "viewer") ? "Nothing has run yet. What agents call is here as it comes." : "You have called nothing yet. Your own calls are here as they come; those of others are for the roles operator and viewer."}
+        </p>
       ) : (
         <>
           <p class="dim">

@@ -18,7 +18,11 @@ import { Status } from "./status";
 // The place is what is behind the # of the address: a page and its parts.
 const place = new Store<string[]>(readPlace());
 function readPlace(): string[] {
-  return location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent).filter(Boolean);
+  try {
+    return location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent).filter(Boolean);
+  } catch {
+    return []; // somebody wrote it by hand
+  }
 }
 addEventListener("hashchange", () => place.set(readPlace()));
 
@@ -40,12 +44,20 @@ function setTheme(theme: string) {
 document.documentElement.dataset.theme = localStorage.getItem("toolserver-theme") ?? "auto";
 
 const signedIn = new Store<boolean | undefined>(undefined); // undefined: not known yet
-api.whenSignedOut(() => {
+let signedOut = ""; // why, in the words of the server
+api.whenSignedOut((why) => {
+  signedOut = server.value ? why : "";
   server.set(undefined);
   signedIn.set(false);
 });
 
 async function begin() {
+  try {
+    await api.comeBack();
+  } catch (err) {
+    signedOut = (err as Error).message;
+    return signedIn.set(false);
+  }
   try {
     server.set(await api.get<GetServerInfoResponseJson>("server"));
     signedIn.set(true);
@@ -77,11 +89,13 @@ function Notice() {
 }
 
 function SignIn() {
-  const [wrong, setWrong] = useState("");
+  const [wrong, setWrong] = useState(signedOut);
+  const [issuers, setIssuers] = useState<string[]>([]);
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => {
     document.title = "Sign in · toolserver";
     field.current?.focus();
+    api.issuers().then(setIssuers, () => {}); // a token will do
   }, []);
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -101,12 +115,20 @@ function SignIn() {
           <img src="icon.svg" alt="" width="28" height="28" /> toolserver
         </h1>
         <p>See what agents do, and answer what they ask.</p>
-        <label for="token">Token of a principal</label>
+        {issuers.map((name) => (
+          <button type="button" class="primary" onClick={() => api.leaveToSignIn(name).catch((err) => setWrong(err.message))}>
+            Sign in with {visible(name)}
+          </button>
+        ))}
+        <label for="token">{issuers.length > 0 ? "Or the token of a principal" : "Token of a principal"}</label>
         <input id="token" ref={field} type="password" autocomplete="current-password" required aria-describedby="token-help" aria-invalid={wrong !== ""} />
         <p id="token-help" class={wrong ? "wrong" : "dim"} role={wrong ? "alert" : undefined}>
-          {wrong ? visible(wrong) : "The same that programs send as Authorization: Bearer. “toolserver token create NAME” makes one."}
+          {wrong ? visible(wrong) : "The same that programs send as Authorization: Bearer."}
         </p>
-        <button class="primary">Sign in</button>
+        <p class="dim">
+          <code>toolserver token create NAME --roles approver</code> makes one that may answer; <code>--roles operator,approver</code> one that also sees what runs.
+        </p>
+        <button class={issuers.length > 0 ? "" : "primary"}>Sign in</button>
       </form>
     </main>
   );
@@ -190,6 +212,7 @@ const keyHelp: [string, string][] = [
   ["N", "deny always, likewise"],
   ["c", "write a comment for the model"],
   ["x", "select, to answer several at once; X selects all"],
+  ["Space", "play or pause a recording; + and - change its speed, ← and → go five seconds back or on"],
   ["Enter", "open or confirm"],
   ["Esc", "leave"],
   ["/", "search"],

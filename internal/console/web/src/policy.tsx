@@ -3,7 +3,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { ListGrantsResponseJson } from "./gen/toolserver/v1/approval_service_pb";
-import type { CheckCallRequestJson, CheckCallResponseJson } from "./gen/toolserver/v1/policy_service_pb";
+import type { CheckCallRequestJson, CheckCallResponseJson, GetPolicyResponseJson } from "./gen/toolserver/v1/policy_service_pb";
 import * as api from "./api";
 import { hasRole, say, sayError, usePoll } from "./store";
 import { Effects, Tiers, VerdictBadge } from "./judged";
@@ -20,6 +20,7 @@ export function Policy() {
       </div>
       {hasRole("agent") ? <Explain /> : <p class="dim">Only principals with the role agent can ask: it is answered for a session of theirs.</p>}
       <Grants />
+      {hasRole("operator", "approver", "viewer") ? <Rules /> : <p class="dim">The rules in force are for the roles operator, approver and viewer.</p>}
     </>
   );
 }
@@ -81,6 +82,69 @@ export function Judgement({ said }: { said: CheckCallResponseJson }) {
       {said.verdict?.action === "ACTION_ASK" && <Tiers tiers={said.tiers ?? []} chosen={0} choose={() => {}} />}
       {said.limits?.length && <p class="dim">counted by {visible(said.limits.join(", "))}</p>}
     </div>
+  );
+}
+
+const times = (n: string | undefined) => Number(n ?? 0).toLocaleString();
+
+// Rules has the rules in force, with how often each decided.
+function Rules() {
+  const [policy, setPolicy] = useState<GetPolicyResponseJson | undefined>();
+  const [text, setText] = useState("");
+  const refused = usePoll(async () => setPolicy(await api.get<GetPolicyResponseJson>("policy")), 5000, []);
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const others = (policy?.others ?? []).filter((other) => Number(other.decidedCalls ?? 0) > 0);
+  const shown = (policy?.rules ?? []).map((rule, i) => ({ rule, i })).filter(({ rule }) => words.every((w) => JSON.stringify(rule).toLowerCase().includes(w)));
+  return (
+    <section class="panel rules">
+      <h2>Rules in force</h2>
+      {refused && <p class="wrong">{visible(refused)}</p>}
+      {policy && (
+        <>
+          <p class="dim">
+            {policy.rules?.length ?? 0} rules of <code>{visible(policy.file)}</code>, version {visible(policy.version)}. Each effect of a call takes the first that matches, a call the most severe; calls are counted since {clock(policy.countedSince)}, by this server.
+          </p>
+          <input type="search" aria-label="Search rules" placeholder="Search rules" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+          <div class="scroll" tabIndex={0} role="group" aria-label="Rules">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">says</th>
+                  <th scope="col">rule</th>
+                  <th scope="col">decided</th>
+                  <th scope="col">matched</th>
+                  <th scope="col">about</th>
+                </tr>
+              </thead>
+              <tbody>
+                {shown.slice(0, 500).map(({ rule, i }) => (
+                  <tr key={rule.name} data-rule={rule.name}>
+                    <td>
+                      <span class={`badge ${word(rule.action, "ACTION_")}`}>{word(rule.action, "ACTION_")}</span>
+                    </td>
+                    <td>
+                      {i + 1}. <b>{visible(rule.name)}</b> <span class="dim">line {rule.line}</span>
+                    </td>
+                    <td>{times(rule.fired?.decidedCalls)}</td>
+                    <td>{times(rule.fired?.matchedCalls)}</td>
+                    <td>
+                      {rule.about?.map((about) => (
+                        <div>
+                          <span class="dim">{visible(about.key)}</span> <code>{visible(about.values?.join(", "))}</code>
+                        </div>
+                      ))}
+                      <div class="dim">{visible(rule.reason)}</div>
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          {shown.length > 500 && <p class="dim">{shown.length - 500} more: search for them.</p>}
+          {others.length > 0 && <p class="dim">What else decided: {others.map((other) => `${visible(other.name)} ${times(other.decidedCalls)}`).join(", ")}.</p>}
+        </>
+      )}
+    </section>
   );
 }
 

@@ -26,6 +26,7 @@ function sheetElement(): HTMLElement {
 export interface Screen {
   write(data: Uint8Array, terminal: boolean): void;
   text(): string;
+  clear(): void;
   close(): void;
 }
 
@@ -64,6 +65,9 @@ export function screen(place: HTMLElement, typed?: (text: string) => void, resiz
       const lines = [];
       for (let i = 0; i < terminal.buffer.active.length; i++) lines.push(terminal.buffer.active.getLine(i)?.translateToString(true) ?? "");
       return lines.join("\n").trimEnd();
+    },
+    clear() {
+      terminal.reset();
     },
     close() {
       sizes.disconnect();
