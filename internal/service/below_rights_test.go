@@ -94,7 +94,7 @@ func TestBelowCanDoNoMore(t *testing.T) {
 	t.Logf("seed %d", seed)
 	c := chance{rand.New(rand.NewPCG(seed, 0))}
 	compared := make(map[string]int)
-	for i := range 60 {
+	for i := range 30 {
 		k := f.kin(c, fmt.Sprint("main", i))
 		k.compare(compared, "as it began")
 		k.grant(c)
