@@ -42,6 +42,7 @@ func TestPayloads(t *testing.T) {
 			t.Fatalf("%v: %s", err, line)
 		}
 		t.Run(p.ID, func(t *testing.T) {
+			t.Parallel()
 			env, out := toolstest.Env(t, nil), filepath.Join(t.TempDir(), "out")
 			if err := os.Mkdir(out, 0o755); err != nil {
 				t.Fatal(err)
