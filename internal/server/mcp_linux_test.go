@@ -203,14 +203,14 @@ func TestMCPCalls(t *testing.T) {
 		t.Errorf("refused: %s", all)
 	}
 	events, end := s.call(&pb.ExecuteToolRequest{Tool: "test__steps", InputJson: []byte(`{"n":3}`)}, nil)
-	var told []string
+	var progress []string
 	for _, e := range events {
 		if p := e.GetProgress(); p != nil {
-			told = append(told, fmt.Sprintf("%s %v/%v", p.GetMessage(), p.GetDone(), p.GetTotal()))
+			progress = append(progress, fmt.Sprintf("%s %v/%v", p.GetMessage(), p.GetDone(), p.GetTotal()))
 		}
 	}
-	if len(told) == 0 || !strings.HasPrefix(told[0], "step ") || !strings.HasSuffix(told[0], "/3") || contentText(end) != "done" {
-		t.Errorf("progress %q, %v", told, end)
+	if len(progress) == 0 || !strings.HasPrefix(progress[0], "step ") || !strings.HasSuffix(progress[0], "/3") || contentText(end) != "done" {
+		t.Errorf("progress %q, %v", progress, end)
 	}
 	s.waitForLog("test", "steps: all steps were made")
 }
