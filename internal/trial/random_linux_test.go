@@ -86,7 +86,7 @@ func TestRandom(t *testing.T) {
 			where = " inside"
 		}
 		outcomes[got.outcome+where]++
-		seen := canaries.look(got.rights.opens)
+		seen := canaries.touches(got.rights.opens)
 		if strings.Contains(got.text, canaries.token) && !slices.ContainsFunc(got.rights, filepath.IsAbs) { // else the verdict opened one
 			seen = append(seen, "it shows what a canary holds")
 		}
