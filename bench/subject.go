@@ -62,11 +62,24 @@ func build(ctx context.Context, dir string, short bool) (*binaries, error) {
 	release := func(tags, program, name string) error {
 		return build(slices.Concat(flags, []string{"-tags", tags, "-o", program, "./cmd/" + name})...)
 	}
-	return b, errors.Join(
+	// A program is read from the disk, as one that was installed some time ago. Linux keeps
+	// what was just written in huge pages, and maps them whole: 27 MiB more of idle RSS.
+	forget := func(program string) error {
+		out, err := exec.CommandContext(ctx, "dd", "of="+program, "oflag=nocache", "conv=notrunc,fdatasync", "count=0").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("have %s read from the disk: %w\n%s", program, err, out)
+		}
+		return nil
+	}
+	err = errors.Join(
 		release("", "internal/server/toolserver-exec", "toolserver-exec"),
 		release(tags+",bench", b.subject, "toolserver"),
 		release(tags, b.release, "toolserver"),
 		build("-o", b.bare, "./bench/bare"))
+	if err != nil {
+		return nil, err
+	}
+	return b, errors.Join(forget(b.subject), forget(b.release), forget(b.bare))
 }
 
 // A server is a running process and a stock client of it. Stop it after use.

@@ -163,6 +163,14 @@ func (s *stored) calls() *executor.Records {
 	return s.callRecords
 }
 
+// engineOf returns the engine; nil where nothing is kept.
+func (s *stored) engineOf() state.Engine {
+	if s == nil {
+		return nil
+	}
+	return s.engine
+}
+
 func (s *stored) grants() state.KV {
 	if s == nil {
 		return nil
