@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/toolserver/toolserver/internal/memory"
+	store "github.com/toolserver/toolserver/internal/memory"
 	masking "github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/state"
 )
@@ -34,18 +34,18 @@ func memoryFigure(ctx context.Context, h *harness) ([]row, error) {
 	var rows []row
 	for _, part := range []struct {
 		options state.Options
-		measure func(context.Context, *harness, *memory.Store, memory.Who) ([]row, error)
+		measure func(context.Context, *harness, *store.Store, store.Who) ([]row, error)
 	}{{state.Options{}, rememberMany}, {state.Options{Dir: filepath.Join(dir, "state")}, ingestMany}} {
 		engine, err := state.Open(ctx, part.options)
 		if err != nil {
 			return nil, err
 		}
-		store := memory.New(memory.Options{
+		memories := store.New(store.Options{
 			Engine: func() (state.Engine, error) { return engine, nil }, Mask: masking.NewMasker(nil).String,
-			Config: memory.Config{MaxFiles: 1_000_000, MaxKnowledge: 1 << 30},
+			Config: store.Config{MaxFiles: 1_000_000, MaxKnowledge: 1 << 30},
 		})
-		more, err := part.measure(ctx, h, store, memory.Who{Principal: "bench"})
-		store.Close()
+		more, err := part.measure(ctx, h, memories, store.Who{Principal: "bench"})
+		memories.Close()
 		engine.Close()
 		if err != nil {
 			return nil, err
@@ -71,7 +71,7 @@ func (p *prose) text(words int) string {
 }
 
 // rememberMany stores entries, and measures what it takes to find some.
-func rememberMany(ctx context.Context, h *harness, store *memory.Store, who memory.Who) ([]row, error) {
+func rememberMany(ctx context.Context, h *harness, memories *store.Store, who store.Who) ([]row, error) {
 	entries := 100_000
 	if h.plan.startupRounds == 1 {
 		entries = 1000
@@ -85,14 +85,14 @@ func rememberMany(ctx context.Context, h *harness, store *memory.Store, who memo
 	writers.SetLimit(16)
 	for i, text := range texts {
 		writers.Go(func() error {
-			_, _, err := store.Remember(ctx, who, memory.Entry{Key: fmt.Sprint(i), Text: text, Importance: 0.5, Scope: memory.OfPrincipal})
+			_, _, err := memories.Remember(ctx, who, store.Entry{Key: fmt.Sprint(i), Text: text, Importance: 0.5, Scope: store.OfPrincipal})
 			return err
 		})
 	}
 	if err := writers.Wait(); err != nil {
 		return nil, err
 	}
-	in, err := store.Ingest(ctx, who, memory.OfPrincipal, memory.Source{Name: "prose", Kind: "folder"})
+	in, err := memories.Ingest(ctx, who, store.OfPrincipal, store.Source{Name: "prose", Kind: "folder"})
 	if err != nil {
 		return nil, err
 	}
@@ -108,16 +108,16 @@ func rememberMany(ctx context.Context, h *harness, store *memory.Store, who memo
 	if _, err := in.Commit(ctx, func(int, int) {}); err != nil {
 		return nil, err
 	}
-	scopes := []memory.Scope{memory.OfPrincipal, memory.OfTenant}
-	recall := func(q memory.Query) (memory.Found, error) { return store.Recall(ctx, who, scopes, q) }
-	search := func(q memory.Query) (memory.Found, error) { return store.Search(ctx, who, scopes, q) }
+	scopes := []store.Scope{store.OfPrincipal, store.OfTenant}
+	recall := func(q store.Query) (store.Found, error) { return memories.Recall(ctx, who, scopes, q) }
+	search := func(q store.Query) (store.Found, error) { return memories.Search(ctx, who, scopes, q) }
 	var rows []row
 	for _, one := range []struct {
 		name string
-		find func(memory.Query) (memory.Found, error)
+		find func(store.Query) (store.Found, error)
 	}{{"memory_recall", recall}, {"knowledge_search", search}} {
 		for { // until the index has all
-			found, err := one.find(memory.Query{Text: "word1", Limit: 1})
+			found, err := one.find(store.Query{Text: "word1", Limit: 1})
 			if err != nil {
 				return nil, err
 			}
@@ -127,7 +127,7 @@ func rememberMany(ctx context.Context, h *harness, store *memory.Store, who memo
 		}
 		var times []float64
 		for range 500 {
-			query := memory.Query{Text: text.text(4), Limit: 10}
+			query := store.Query{Text: text.text(4), Limit: 10}
 			begin := time.Now()
 			found, err := one.find(query)
 			if err != nil || len(found.Scores) == 0 {
@@ -145,7 +145,7 @@ func rememberMany(ctx context.Context, h *harness, store *memory.Store, who memo
 
 // ingestMany ingests Go's documentation: GOROOT/doc, and the sources of the standard library
 // with their comments. It is measured against reading the files and hashing them.
-func ingestMany(ctx context.Context, h *harness, store *memory.Store, who memory.Who) ([]row, error) {
+func ingestMany(ctx context.Context, h *harness, memories *store.Store, who store.Who) ([]row, error) {
 	root := runtime.GOROOT()
 	var files []string
 	for _, top := range []string{"doc", "src"} {
@@ -187,7 +187,7 @@ func ingestMany(ctx context.Context, h *harness, store *memory.Store, who memory
 		}
 		ingest := func() (time.Duration, error) {
 			begin := time.Now()
-			in, err := store.Ingest(ctx, who, memory.OfPrincipal, memory.Source{Name: fmt.Sprint("go ", round), Kind: "folder"})
+			in, err := memories.Ingest(ctx, who, store.OfPrincipal, store.Source{Name: fmt.Sprint("go ", round), Kind: "folder"})
 			if err != nil {
 				return 0, err
 			}
@@ -204,7 +204,7 @@ func ingestMany(ctx context.Context, h *harness, store *memory.Store, who memory
 		}
 		ratios, first = append(ratios, took.Seconds()/bare.Seconds()), append(first, took.Seconds()*1000)
 		for partial := true; partial; {
-			if _, partial, err = store.Sources(ctx, who, []memory.Scope{memory.OfPrincipal}); err != nil {
+			if _, partial, err = memories.Sources(ctx, who, []store.Scope{store.OfPrincipal}); err != nil {
 				return nil, err
 			}
 		}
@@ -213,7 +213,7 @@ func ingestMany(ctx context.Context, h *harness, store *memory.Store, who memory
 			return nil, err
 		}
 		again = append(again, took.Seconds()/bare.Seconds())
-		if _, err := store.Remove(ctx, who, memory.OfPrincipal, fmt.Sprint("go ", round)); err != nil {
+		if _, err := memories.Remove(ctx, who, store.OfPrincipal, fmt.Sprint("go ", round)); err != nil {
 			return nil, err
 		}
 	}

@@ -13,7 +13,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -57,7 +60,7 @@ func (s *Store) Mask(text string) (masked string, found bool) {
 // Remember stores an entry under its key, in place of the one that is there. Its text was
 // masked. The note, if any, says what could not be done.
 func (s *Store) Remember(ctx context.Context, who Who, e Entry) (replaced bool, note string, err error) {
-	sp, err := s.whole(ctx, who, e.Scope)
+	sp, err := s.whole(ctx, who, e.Scope, false)
 	if err != nil {
 		return false, "", err
 	}
@@ -180,7 +183,7 @@ func (s *Store) Recall(ctx context.Context, who Who, scopes []Scope, q Query) (f
 			search.among(x, scopeOf, scope)
 			continue
 		}
-		sp, complete, err := s.ready(ctx, who, scope, catchUp)
+		sp, complete, err := s.ready(ctx, who, scope, false, catchUp)
 		if err != nil {
 			return Found{}, err
 		}
@@ -282,7 +285,7 @@ func (f *search) best(found *Found) []hit {
 // Forget removes the entry of a key or, without one, those that have all tags; all of the
 // scope where there are neither. It returns how many.
 func (s *Store) Forget(ctx context.Context, who Who, scope Scope, key string, tags []string) (n int, err error) {
-	sp, err := s.whole(ctx, who, scope)
+	sp, err := s.whole(ctx, who, scope, false)
 	if err != nil {
 		return 0, err
 	}
@@ -299,21 +302,28 @@ func (s *Store) Forget(ctx context.Context, who Who, scope Scope, key string, ta
 		list = append(list, gone{name, k.revision})
 	}
 	sp.mu.RUnlock()
+	var forgotten atomic.Int64
+	var work errgroup.Group
+	work.SetLimit(16)
 	for _, g := range list {
-		if err := ctx.Err(); err != nil {
-			return n, context.Cause(ctx)
-		}
-		err := s.entries.Delete(ctx, sp.key(entryKind, g.name), g.revision)
-		if errors.Is(err, state.ErrConflict) {
-			continue // it was written meanwhile: that one was not meant
-		}
-		if err != nil {
-			return n, unavailable(err)
-		}
-		sp.forgotten(g.name, g.revision)
-		n++
+		work.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			err := s.entries.Delete(ctx, sp.key(entryKind, g.name), g.revision)
+			if errors.Is(err, state.ErrConflict) {
+				return nil // it was written meanwhile: that one was not meant
+			}
+			if err != nil {
+				return unavailable(err)
+			}
+			sp.forgotten(g.name, g.revision)
+			forgotten.Add(1)
+			return nil
+		})
 	}
-	return n, nil
+	err = work.Wait()
+	return int(forgotten.Load()), err
 }
 
 // HasTags reports whether all that are wanted are among tags.

@@ -51,7 +51,7 @@ type Report struct {
 
 // Ingest begins to bring a source up to date, or to make it.
 func (s *Store) Ingest(ctx context.Context, who Who, scope Scope, source Source) (*Ingestion, error) {
-	sp, err := s.whole(ctx, who, scope)
+	sp, err := s.whole(ctx, who, scope, true)
 	if err != nil {
 		return nil, err
 	}

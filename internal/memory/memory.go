@@ -245,19 +245,19 @@ func (s *Store) forget(sp *space) {
 // catchUp is how long a call waits for an index to be complete.
 const catchUp = 2 * time.Second
 
-// ready returns a namespace, and whether it is complete by now.
-func (s *Store) ready(ctx context.Context, who Who, scope Scope, patience time.Duration) (*space, bool, error) {
+// ready returns a namespace, and whether it is complete by now, with or without parts.
+func (s *Store) ready(ctx context.Context, who Who, scope Scope, parts bool, patience time.Duration) (*space, bool, error) {
 	sp, err := s.open(who, scope)
 	if err != nil {
 		return nil, false, err
 	}
-	complete, err := sp.wait(ctx, patience)
+	complete, err := sp.wait(ctx, parts, patience)
 	return sp, complete, err
 }
 
 // whole is ready for those who need all of a namespace.
-func (s *Store) whole(ctx context.Context, who Who, scope Scope) (*space, error) {
-	sp, complete, err := s.ready(ctx, who, scope, 30*time.Second)
+func (s *Store) whole(ctx context.Context, who Who, scope Scope, parts bool) (*space, error) {
+	sp, complete, err := s.ready(ctx, who, scope, parts, 30*time.Second)
 	if err == nil && !complete {
 		err = unavailable(errors.New("what is kept is still being read"))
 	}

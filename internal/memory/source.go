@@ -36,7 +36,7 @@ const (
 type Source struct {
 	Version int        `json:"v"`
 	Name    string     `json:"name"`
-	Kind    string     `json:"kind"` // file, folder, url or text
+	Kind    string     `json:"kind"` // path, url or text
 	Origin  string     `json:"origin,omitempty"`
 	By      string     `json:"by"`
 	Updated time.Time  `json:"updated"`
@@ -290,7 +290,7 @@ func (sp *space) writeVectors(ctx context.Context, source string, name packName,
 // Sources returns what was ingested, by scope and name.
 func (s *Store) Sources(ctx context.Context, who Who, scopes []Scope) (list []Source, partial bool, err error) {
 	for _, scope := range scopes {
-		sp, complete, err := s.ready(ctx, who, scope, catchUp)
+		sp, complete, err := s.ready(ctx, who, scope, true, catchUp)
 		if err != nil {
 			return nil, false, err
 		}
@@ -314,7 +314,7 @@ func (s *Store) Sources(ctx context.Context, who Who, scopes []Scope) (list []So
 
 // Remove removes a source and reports whether it was there.
 func (s *Store) Remove(ctx context.Context, who Who, scope Scope, name string) (bool, error) {
-	sp, err := s.whole(ctx, who, scope)
+	sp, err := s.whole(ctx, who, scope, true)
 	if err != nil {
 		return false, err
 	}
@@ -391,7 +391,7 @@ func (s *Store) Search(ctx context.Context, who Who, scopes []Scope, q Query) (f
 	search := s.newSearch(ctx, q, weigh)
 	scopeOf := make(map[*item]Scope)
 	for _, scope := range scopes {
-		sp, complete, err := s.ready(ctx, who, scope, catchUp)
+		sp, complete, err := s.ready(ctx, who, scope, true, catchUp)
 		if err != nil {
 			return Found{}, err
 		}

@@ -218,9 +218,13 @@ func (sp *space) keepOnly(seen map[string]bool) {
 	sp.awaken()
 }
 
-// complete reports whether the index has all that is stored. The caller holds mu.
-func (sp *space) complete() bool {
-	if !sp.snapshot || len(sp.sources) != len(sp.loaded) {
+// complete reports whether the index has all entries that are stored and, with parts, all
+// documents. The caller holds mu.
+func (sp *space) complete(parts bool) bool {
+	if !sp.snapshot || !parts {
+		return sp.snapshot
+	}
+	if len(sp.sources) != len(sp.loaded) {
 		return false
 	}
 	for name, source := range sp.sources {
@@ -231,13 +235,13 @@ func (sp *space) complete() bool {
 	return true
 }
 
-// wait waits until the index has all that is stored, for a time.
-func (sp *space) wait(ctx context.Context, patience time.Duration) (complete bool, err error) {
+// wait waits until the index is complete, for a time.
+func (sp *space) wait(ctx context.Context, parts bool, patience time.Duration) (complete bool, err error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
 		sp.mu.RLock()
-		complete, changed := sp.complete(), sp.changed
+		complete, changed := sp.complete(parts), sp.changed
 		sp.mu.RUnlock()
 		if complete {
 			return true, nil

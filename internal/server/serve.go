@@ -128,7 +128,7 @@ func Serve(c *config.Config, recordings ...string) error {
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", overHTTP.address),
-		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", placeOf(&c.State)), zap.Strings("replay", recordings),
+		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", c.State.Place()), zap.Strings("replay", recordings),
 		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
 	if (!endpoint.IsLocal(c.Listen) || !c.HTTP.Off() && !endpoint.IsLocal(c.HTTP.Listen)) && c.TLS.Off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")

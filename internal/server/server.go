@@ -183,6 +183,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }, Records: stored.calls()},
 		Wire:          c.Wire,
 		Files:         c.Files,
+		State:         stored.state(),
 		Closers:       closers,
 		Offer:         runners.Offer,
 		Receiving:     runners.Receiving,

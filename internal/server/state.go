@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -26,7 +27,6 @@ import (
 // stored is what outlives a server. Its methods take nil for a server of which nothing
 // does.
 type stored struct {
-	dir            string
 	installation   string
 	engine         state.Engine
 	sessionRecords *session.Records
@@ -38,7 +38,7 @@ type stored struct {
 type identity struct {
 	Version      int    `json:"v"`
 	Installation string `json:"installation"` // names directories of it
-	Run          uint64 `json:"run"`          // how often it was started
+	Run          uint64 `json:"run"`          // of its last start; see nextRun
 	Key          []byte `json:"key"`          // makes the ids of executions
 }
 
@@ -51,7 +51,8 @@ func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, er
 	if c.State.Off() {
 		return nothingStored
 	}
-	options, limits := state.Options{Dir: c.State.Dir, Log: logger}, c.State
+	options, limits := c.State.Options(), c.State
+	options.Log = logger
 	var s *stored
 	var err error
 	done := make(chan struct{})
@@ -69,9 +70,13 @@ func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, er
 func nothingStored() (*stored, error) { return nil, nil }
 
 func open(ctx context.Context, options state.Options, limits config.State) (_ *stored, err error) {
-	s := &stored{dir: options.Dir}
+	s := &stored{}
+	where := "state.dir " + limits.Dir
+	if limits.Shared() {
+		where = "state.url"
+	}
 	if s.engine, err = state.Open(ctx, options); err != nil {
-		return nil, fmt.Errorf("state.dir: %w", err)
+		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	defer func() {
 		if err != nil {
@@ -85,7 +90,7 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 	var group errgroup.Group
 	group.Go(func() (err error) {
 		if who, err = identify(ctx, s.engine); err != nil {
-			return fmt.Errorf("state.dir %s: %w", s.dir, err)
+			return fmt.Errorf("%s: %w", where, err)
 		}
 		s.callRecords, err = executor.OpenRecords(ctx, executor.RecordsConfig{
 			Engine: s.engine, Run: who.Run, Key: [16]byte(who.Key), Retention: limits.Retention, HistoryBytes: int64(limits.MaxHistory), Logger: options.Log,
@@ -107,7 +112,7 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 	return s, err
 }
 
-// identify returns what the server is, and counts that it was started once more.
+// identify returns what the server is, and numbers its run.
 func identify(ctx context.Context, engine state.Engine) (identity, error) {
 	kv, err := engine.KV(ctx, state.Space{Name: "server", MaxBytes: 1 << 20})
 	if err != nil {
@@ -118,7 +123,7 @@ func identify(ctx context.Context, engine state.Engine) (identity, error) {
 	if errors.Is(err, state.ErrNotFound) {
 		secret := make([]byte, 16)
 		rand.Read(secret) // never fails
-		who := identity{identityVersion, strings.ToLower(rand.Text())[:16], 1, secret}
+		who := identity{identityVersion, strings.ToLower(rand.Text())[:16], nextRun(0), secret}
 		_, err := kv.Create(ctx, key, encodeIdentity(who), 0)
 		return who, err
 	}
@@ -135,10 +140,19 @@ func identify(ctx context.Context, engine state.Engine) (identity, error) {
 	if who.Version > identityVersion {
 		return identity{}, fmt.Errorf("it is of version %d, and this server knows %d: serve with a later version, or with another state.dir", who.Version, identityVersion)
 	}
-	who.Run++
+	who.Run = nextRun(who.Run)
 	_, err = kv.Update(ctx, key, encodeIdentity(who), entry.Revision, 0)
 	return who, err
 }
+
+// nextRun returns the number of a run that begins now. It is a time where it can be: a
+// backup that is restored does not know how many runs there were after it, and none of
+// their ids may be given again.
+func nextRun(last uint64) uint64 {
+	return max(last+1, uint64(max(0, time.Since(runsBegin)/time.Second)))
+}
+
+var runsBegin = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 func encodeIdentity(who identity) []byte {
 	text, err := json.Marshal(who)
@@ -146,6 +160,13 @@ func encodeIdentity(who identity) []byte {
 		panic(err) // it has nothing that JSON does not
 	}
 	return text
+}
+
+func (s *stored) state() state.Engine {
+	if s == nil {
+		return nil
+	}
+	return s.engine
 }
 
 func (s *stored) sessions() *session.Records {
@@ -186,14 +207,6 @@ func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
 	return artifact.OpenLasting(c, s.installation)
 }
 
-// placeOf tells people where the state is.
-func placeOf(c *config.State) string {
-	if c.Off() {
-		return "memory"
-	}
-	return c.Dir
-}
-
 // measure has metrics tell whether the state can be used, and how far it is behind.
 func (s *stored) measure(metrics prometheus.Registerer) {
 	if s == nil {
@@ -203,7 +216,7 @@ func (s *stored) measure(metrics prometheus.Registerer) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "toolserver_state_up", Help: "Whether the state can be read and written: 1 or 0.",
 		}, func() float64 {
-			if s.engine.Health(context.Background()) != nil {
+			if s.engine.Condition() != nil {
 				return 0
 			}
 			return 1

@@ -129,7 +129,7 @@ func (f *family) runIngest(ctx context.Context, env tools.Env, in ingestInput, o
 	source := memory.Source{Name: in.name(), Kind: "text"}
 	switch {
 	case in.Path != "":
-		source.Kind, source.Origin = "file", in.Path
+		source.Kind, source.Origin = "path", in.Path
 	case in.URL != "":
 		source.Kind, source.Origin = "url", in.URL
 	}
