@@ -93,6 +93,31 @@ func (s *Store) erase(of session.Ref) error {
 	return s.config.Records.Delete(context.Background(), keyOf(of), 0)
 }
 
+// RestoreOf brings back the grants of one session that goes on here.
+func (s *Store) RestoreOf(ctx context.Context, of session.Ref) error {
+	if s.config.Records == nil {
+		return nil
+	}
+	entry, err := s.config.Records.Get(ctx, keyOf(of))
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	var found record
+	if err == nil {
+		err = json.Unmarshal(entry.Value, &found)
+	}
+	if err == nil && found.Version > recordVersion {
+		err = fmt.Errorf("they were stored by a later version of this server, as version %d", found.Version)
+	}
+	if err != nil {
+		return fmt.Errorf("grants of the session: %w", err)
+	}
+	if s.forgetWith(of) {
+		s.grants.set(of, found.Grants)
+	}
+	return nil
+}
+
 // Restore brings back the grants of sessions that go on after a restart, once these are
 // there. What cannot be read is told in the log and grants nothing.
 func (s *Store) Restore(ctx context.Context, logger *zap.Logger) error {

@@ -42,41 +42,63 @@ func (h *histories) open(ctx context.Context, name string) (state.Log, error) {
 	return h.config.Engine.Log(ctx, state.Space{Name: name, MaxBytes: h.config.HistoryBytes, MaxAge: h.config.Retention})
 }
 
-// of returns the log of a tenant.
-func (h *histories) of(ctx context.Context, tenant string) (state.Log, error) {
+// nameFor returns the name of the log of a tenant.
+func nameFor(tenant string) string {
 	if tenant == "" {
-		return h.common, nil
+		return historyName
 	}
 	sum := sha256.Sum256([]byte(tenant))
-	return h.named(ctx, historyName+"_"+hex.EncodeToString(sum[:8]))
+	return historyName + "_" + hex.EncodeToString(sum[:8])
 }
 
-func (h *histories) named(ctx context.Context, name string) (state.Log, error) {
+// named returns a log, and its name: that of another where there are too many.
+func (h *histories) named(ctx context.Context, name string) (state.Log, string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if log := h.byName[name]; log != nil || len(h.byName) >= maxHistories {
-		if log == nil {
-			log = h.common
-		}
-		return log, nil
+	if name == historyName {
+		return h.common, historyName, nil
+	}
+	if log := h.byName[name]; log != nil {
+		return log, name, nil
+	}
+	if len(h.byName) >= maxHistories {
+		return h.common, historyName, nil
 	}
 	log, err := h.open(ctx, name)
 	if errors.Is(err, state.ErrFull) { // for one more log; ends have room in the common one
-		return h.common, nil
+		return h.common, historyName, nil
 	}
+	if err != nil {
+		return nil, "", err
+	}
+	h.byName[name] = log
+	return log, name, nil
+}
+
+// append stores a batch, and returns where it is.
+func (h *histories) append(ctx context.Context, tenant string, batch []byte) (*storedPlace, error) {
+	log, name, err := h.named(ctx, nameFor(tenant))
 	if err != nil {
 		return nil, err
 	}
-	h.byName[name] = log
-	return log, nil
+	seq, err := log.Append(ctx, "calls", batch)
+	if err != nil {
+		return nil, err
+	}
+	return &storedPlace{Log: name, Seq: seq, Size: len(batch)}, nil
 }
 
-func (h *histories) append(ctx context.Context, tenant string, batch []byte) error {
-	log, err := h.of(ctx, tenant)
-	if err == nil {
-		_, err = log.Append(ctx, "calls", batch)
+// read returns what is at a place; nil where it is gone.
+func (h *histories) read(ctx context.Context, at *storedPlace) ([]byte, error) {
+	log, name, err := h.named(ctx, at.Log)
+	if err != nil || name != at.Log {
+		return nil, err
 	}
-	return err
+	records, err := log.Read(ctx, "", at.Seq, 1)
+	if err != nil || len(records) != 1 || records[0].Seq != at.Seq || at.At < 0 || at.Size < 0 || at.At > len(records[0].Data)-at.Size {
+		return nil, err
+	}
+	return records[0].Data[at.At : at.At+at.Size], nil
 }
 
 // all returns the logs that there are, also of earlier runs.
@@ -88,7 +110,7 @@ func (h *histories) all(ctx context.Context) ([]state.Log, error) {
 			continue
 		}
 		var log state.Log
-		if log, err = h.named(ctx, space.Name); log != h.common {
+		if log, _, err = h.named(ctx, space.Name); err == nil && log != h.common {
 			list = append(list, log)
 		}
 	}

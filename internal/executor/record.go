@@ -34,6 +34,12 @@ type record struct {
 	Stage   stage       `json:"stage"`
 	Reads   bool        `json:"reads,omitempty"` // the call leaves everything as it is
 
+	// Claimed says of a record in the history that its end counts only if the claim says so,
+	// and Where in a claim where the end is.
+	Claimed bool         `json:"claimed,omitempty"`
+	Where   *storedPlace `json:"where,omitempty"`
+	Waited  bool         `json:"waited,omitempty"` // of a lost one: for a person, and did nothing
+
 	CallID     string          `json:"call"`
 	Digest     []byte          `json:"digest,omitempty"`
 	Tool       string          `json:"tool"`
@@ -66,7 +72,16 @@ const (
 	stageWaits stage = "waits" // for the answer of a person, and has done nothing yet
 	stageRuns  stage = "runs"  // or is about to
 	stageEnded stage = "ended"
+	stageLost  stage = "lost" // its server ended before it did, and another has said so
 )
+
+// storedPlace is where the history has a record.
+type storedPlace struct {
+	Log  string `json:"log,omitempty"`
+	Seq  uint64 `json:"seq"`
+	At   int    `json:"at"`
+	Size int    `json:"size"`
+}
 
 type storedEvent struct {
 	Seq  uint64          `json:"seq"`

@@ -18,43 +18,62 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 )
 
-// load finds the records of earlier runs.
+// load finds the records of earlier runs. Where there are replicas, claims are read when
+// they are asked for.
 func (r *Records) load() {
 	defer close(r.loaded)
+	if r.config.Replicas == nil {
+		if err := r.scanClaims(func(run uint64) bool { return run != r.config.Run }); err != nil {
+			r.config.Logger.Error("calls of before the last restart are not known: those that changed something are still not run again", zap.Error(err))
+		}
+	}
+	if err := r.catchUp(); err != nil && r.ctx.Err() == nil {
+		r.config.Logger.Error("results of before the last restart are not known", zap.Error(err))
+	}
+}
+
+// scanClaims finds the claims of some runs.
+func (r *Records) scanClaims(of func(run uint64) bool) error {
 	err := state.Snapshot(r.ctx, r.claims, "", func(e state.Entry) {
 		found, err := decodeRecord(e.Value)
-		if (err == nil || errors.Is(err, errNewer)) && runOf(found.Number) != r.config.Run {
+		if (err == nil || errors.Is(err, errNewer)) && of(runOf(found.Number)) {
 			r.found(place{name: callName(e.Key), number: found.Number, owner: tagOf(found.Session.Owner)})
-			if err == nil && found.Stage == stageEnded {
+			if err == nil && found.Stage == stageEnded && r.config.Replicas == nil {
 				r.mu.Lock()
 				r.ended.add(found.Session.Owner.Tenant(), callName(e.Key)) // what is too much goes with the next
 				r.mu.Unlock()
 			}
 		}
 	})
-	if err != nil && r.ctx.Err() == nil {
-		r.config.Logger.Error("calls of before the last restart are not known: those that changed something are still not run again", zap.Error(err))
+	if r.ctx.Err() != nil {
+		return nil
 	}
+	return err
+}
+
+// catchUp reads what of the history was not read yet.
+func (r *Records) catchUp() error {
+	r.reading.Lock()
+	defer r.reading.Unlock()
 	logs, err := r.history.all(r.ctx)
 	for _, log := range logs {
-		if readErr := r.loadLog(log); readErr != nil {
+		if readErr := r.readOn(log); readErr != nil {
 			err = readErr
 		}
 	}
-	if err != nil && r.ctx.Err() == nil {
-		r.config.Logger.Error("results of before the last restart are not known", zap.Error(err))
-	}
+	return err
 }
 
-func (r *Records) loadLog(log state.Log) error {
-	for next := uint64(1); r.ctx.Err() == nil; {
-		records, err := log.Read(r.ctx, "", next, 64)
+// readOn reads what of a log was not read yet.
+func (r *Records) readOn(log state.Log) error {
+	for r.ctx.Err() == nil {
+		records, err := log.Read(r.ctx, "", max(1, r.next[log]), 64)
 		if len(records) == 0 || err != nil {
 			return err
 		}
 		for _, record := range records {
 			r.scan(log, record.Seq, record.Data)
-			next = record.Seq + 1
+			r.next[log] = record.Seq + 1
 		}
 	}
 	return nil
@@ -80,6 +99,9 @@ func (r *Records) scan(log state.Log, seq uint64, batch []byte) {
 func (r *Records) found(p place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if known := r.byID[p.number]; known != nil && known.log != nil && p.log == nil {
+		return // the history tells more
+	}
 	r.byID[p.number], r.byCall[p.name] = &p, &p
 }
 
@@ -94,9 +116,23 @@ func (r *Records) ofCall(s session.Ref, callID string) (*record, error) {
 	})
 }
 
-// ofNumber is ofCall for an execution.
+// ofNumber is ofCall for an execution, whose run is over.
 func (r *Records) ofNumber(number uint64) (*record, error) {
-	return r.fetch(func() *place { return r.byID[number] })
+	find := func() *place { return r.byID[number] }
+	found, err := r.fetch(find)
+	if found != nil || err != nil || r.config.Replicas == nil {
+		return found, err
+	}
+	if err := r.catchUp(); err != nil {
+		return nil, err
+	}
+	if found, err = r.fetch(find); found != nil || err != nil {
+		return found, err
+	}
+	if err := r.scanRun(runOf(number)); err != nil {
+		return nil, err
+	}
+	return r.fetch(find)
 }
 
 // awaitLoaded waits until the records of earlier runs are known, which takes a moment after
@@ -152,11 +188,19 @@ func (r *Records) read(p *place, last *lastBatch) (*record, error) {
 		}
 	}
 	if p.log != nil && p.at+p.size <= len(last.data) {
-		return decodeRecord(last.data[p.at : p.at+p.size])
+		found, err := decodeRecord(last.data[p.at : p.at+p.size])
+		if err != nil || !found.Claimed {
+			return found, err
+		}
+		return r.counts(p.name, found)
 	}
 	entry, err := r.claims.Get(r.ctx, string(p.name))
 	if err == nil {
-		return decodeRecord(entry.Value)
+		found, err := decodeRecord(entry.Value)
+		if err != nil {
+			return found, err
+		}
+		return r.current(entry, found)
 	}
 	if errors.Is(err, state.ErrNotFound) { // its time was over
 		r.mu.Lock()

@@ -13,26 +13,32 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 )
 
-// ends stores the end of an execution that nobody has seen yet. A call that was claimed
-// waits for it; where it cannot be stored now, that is tried again behind it.
-func (r *Records) ends(x *Execution, end *Finished, at time.Time) {
+// ends stores the end of an execution that nobody has seen yet, and returns the end that
+// counts. A call that was claimed waits for it; where it cannot be stored now, that is tried
+// again behind it, unless there are replicas: one of them could tell another end.
+func (r *Records) ends(x *Execution, end *Finished, at time.Time) *Finished {
 	if x.claim.Load() == 0 {
-		return // queued once the end is in the log
+		return end // queued once the end is in the log
 	}
 	x.log.mu.Lock()
 	record := recordOf(x, stageEnded)
 	record.Started = x.started.Round(0)
 	record.ended(x.log.events, end, at, x.log.first+uint64(len(x.log.events)), x.executor.config.Mask)
 	x.log.mu.Unlock()
+	record.Claimed = r.config.Replicas != nil
 	text, err := record.encode()
+	if err == nil && r.config.Replicas != nil {
+		return r.settleEnd(x, record, text, end)
+	}
 	if err == nil {
-		err = r.history.append(r.ctx, record.Session.Owner.Tenant(), framed(nil, record, text))
+		_, err = r.history.append(r.ctx, record.Session.Owner.Tenant(), framed(nil, record, text))
 	}
 	if err != nil {
 		r.config.Logger.Error("the end of a call could not be recorded: after a restart it would be unknown", zap.String("execution", x.ID), zap.Error(err))
-		return // the goroutine tries it again
+		return end // the goroutine tries it again
 	}
 	x.recorded = true
+	return end
 }
 
 // enqueue has the goroutine store what is left to store of an execution that ended.
@@ -45,6 +51,9 @@ func (r *Records) enqueue(x *Execution) {
 	one := queued{ends: x, bytes: int64(x.log.held())}
 	if last != 0 {
 		one.claim, one.last = recordOf(x, stageEnded), state.Revision(last)
+		if x.settled {
+			one.last = 0
+		}
 		one.claim.Effects, one.claim.Access = nil, nil
 		one.claim.Started, one.claim.Ended, one.claim.Outcome = x.started.Round(0), x.ended.Round(0), x.outcome
 		_, one.claim.LastSeq = x.log.bounds()
@@ -165,7 +174,7 @@ func (r *Records) endOf(x *Execution) []byte {
 // where the records were closed before.
 func (r *Records) untilAppended(tenant string, batch []byte) bool {
 	for len(batch) > 0 {
-		err := r.history.append(r.ctx, tenant, batch)
+		_, err := r.history.append(r.ctx, tenant, batch)
 		if errors.Is(err, state.ErrTooLarge) { // it is of one call, for others were not added
 			r.dropped.Add(1)
 			r.config.Logger.Error("a call cannot be recorded", zap.Int("bytes", len(batch)), zap.Error(err))
@@ -186,7 +195,7 @@ func (r *Records) untilClaimed(claims []queued) bool {
 	for _, c := range claims {
 		value, err := c.claim.encode()
 		name := nameOf(c.claim.Session, c.claim.CallID)
-		for err == nil {
+		for err == nil && c.last != 0 {
 			_, err = r.claims.Update(r.ctx, string(name), value, c.last, r.config.Retention)
 			if err == nil || errors.Is(err, state.ErrConflict) { // it is stored, or no longer there
 				break

@@ -36,8 +36,21 @@ type RecordsConfig struct {
 	Retention    time.Duration
 	HistoryBytes int64
 
+	// Replicas, if set, has the other servers that use the same engine. Runs are theirs,
+	// too. Without it, all other runs are over.
+	Replicas Replicas
+
 	// Logger takes what goes wrong. Required.
 	Logger *zap.Logger
+}
+
+// Replicas are the servers that have their records in one engine.
+type Replicas interface {
+	// Prove is nil while no other server can have taken what this one has. It asks nobody.
+	Prove() error
+
+	// Bury is nil where a run is over for ever.
+	Bury(ctx context.Context, run uint64) error
 }
 
 // Records keep executions where a restart finds them.
@@ -70,6 +83,10 @@ type Records struct {
 	byCall map[callName]*place // the same
 	never  map[uint64]bool     // executions of this run that never began, and may be claimed all the same
 	ended  endedClaims
+
+	reading sync.Mutex           // held while the history is read
+	next    map[state.Log]uint64 // what of each log is to be read next
+	scanned map[uint64]bool      // runs that are over, and whose claims are all known
 }
 
 // A callName stands for a call id in its session, for all time. It is 32 characters long.
@@ -102,7 +119,7 @@ type queued struct {
 	ends  *Execution
 	bytes int64 // that its log holds
 	claim *record
-	last  state.Revision // of the claim
+	last  state.Revision // of the claim; 0: it is up to date
 }
 
 const (
@@ -145,7 +162,7 @@ const (
 func OpenRecords(ctx context.Context, config RecordsConfig) (*Records, error) {
 	r := &Records{
 		config: config, reads: rate.NewLimiter(readsPerSecond, 2*readsPerSecond), queue: make(chan queued, maxQueued), closing: make(chan struct{}), written: make(chan struct{}), loaded: make(chan struct{}),
-		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool),
+		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool), next: make(map[state.Log]uint64), scanned: make(map[uint64]bool),
 		ended: endedClaims{byTenant: make(map[string][]callName)},
 	}
 	var err error
@@ -190,6 +207,9 @@ func runOf(number uint64) uint64 { return number >> runShift }
 // claim makes a call id that of x, before x begins: at most one execution ever has it.
 // It returns the record of the execution that has it already, if there is one.
 func (r *Records) claim(x *Execution, at stage) (*record, error) {
+	if err := r.prove(); err != nil {
+		return nil, err
+	}
 	name := nameOf(x.Order.Session, x.Order.CallID)
 	value, err := recordOf(x, at).encode()
 	if err != nil {
@@ -226,7 +246,7 @@ func (r *Records) claim(x *Execution, at stage) (*record, error) {
 		x.claim.Store(uint64(last))
 		return nil, err
 	}
-	return found, nil
+	return r.current(entry, found)
 }
 
 // mark notes that an execution of this run does not begin, though a claim of it may be
@@ -253,6 +273,9 @@ func (r *Records) unclaim(x *Execution) {
 
 // begins notes that a call which waited is about to run.
 func (r *Records) begins(x *Execution) error {
+	if err := r.prove(); err != nil {
+		return err
+	}
 	value, err := recordOf(x, stageRuns).encode()
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ authentication:
     - {principal: agent, tenant: acme, max_mode: allow, token: the-token-of-acme}
     - {principal: person, approver: true, token: the-token-of-person}
 state:
-  dir: %s
+  %s
 `
 
 // start starts a server whose state is in a directory of its own.
@@ -49,11 +49,19 @@ func start(t *testing.T) *world { return startIn(t, filepath.Join(t.TempDir(), "
 
 func startIn(t *testing.T, dir string) *world {
 	t.Helper()
+	w := startWith(t, "dir: "+dir)
+	w.dir = dir
+	return w
+}
+
+// startWith starts a server whose configuration has this of the state.
+func startWith(t *testing.T, state string) *world {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "toolserver.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, dir), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, state), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &world{sdktest.Start(t, sdktest.Build(t), "TOOLSERVER_CONFIG="+file), t, dir}
+	return &world{sdktest.Start(t, sdktest.Build(t), "TOOLSERVER_CONFIG="+file), t, ""}
 }
 
 // again kills the server in the middle of what it does, and starts it again.

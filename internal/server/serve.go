@@ -88,10 +88,11 @@ func Serve(c *config.Config, recordings ...string) error {
 		return err
 	}
 	var server *service.Server
+	buried := make(chan struct{})
 	if replays {
 		server, err = newReplay(access, c, recordings, logger, metrics, tracer)
 	} else {
-		server, err = newWith(access, auth.Local.Name, c, openState(c, logger), logger, metrics, tracer)
+		server, err = newWith(access, auth.Local.Name, c, openState(c, func() { close(buried) }, logger), logger, metrics, tracer)
 	}
 	if err != nil {
 		return err
@@ -140,6 +141,8 @@ func Serve(c *config.Config, recordings ...string) error {
 
 	select {
 	case err = <-ended: // the listener broke
+	case <-buried:
+		err = errors.New("other replicas declared this one dead, for it did not reach the state in time: start it again, and it is a new one")
 	case s := <-signals:
 		logger.Info("shutting down", zap.Stringer("signal", s), zap.Duration("grace", c.ShutdownGrace))
 		logger.Sync()

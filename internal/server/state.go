@@ -11,15 +11,19 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/limit"
+	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/state"
 )
@@ -32,6 +36,12 @@ type stored struct {
 	sessionRecords *session.Records
 	callRecords    *executor.Records
 	grantRecords   state.KV
+	limitRecords   state.KV // nil unless servers share the state
+	usage          *usageWatch
+
+	replication    *service.Replication // nil where the state is this server's alone
+	place          string               // of its workspaces
+	fence          atomic.Pointer[service.Server]
 }
 
 // identity is what a server is, however often it is started.
@@ -47,18 +57,19 @@ const identityVersion = 1
 // openState begins to open what a server keeps beyond its process, and returns what waits
 // for it: nil where nothing is kept. The configuration is filled in. The rest of the server
 // is made meanwhile.
-func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, error)) {
+// buried is called where other replicas have declared this one dead.
+func openState(c *config.Config, buried func(), logger *zap.Logger) (opened func() (*stored, error)) {
 	if c.State.Off() {
 		return nothingStored
 	}
-	options, limits := c.State.Options(), c.State
+	options, filled := c.State.Options(), *c
 	options.Log = logger
 	var s *stored
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s, err = open(context.Background(), options, limits)
+		s, err = open(context.Background(), options, &filled, buried)
 	}()
 	return func() (*stored, error) {
 		<-done
@@ -69,8 +80,8 @@ func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, er
 // nothingStored is for servers of which nothing outlives the process.
 func nothingStored() (*stored, error) { return nil, nil }
 
-func open(ctx context.Context, options state.Options, limits config.State) (_ *stored, err error) {
-	s := &stored{}
+func open(ctx context.Context, options state.Options, c *config.Config, buried func()) (_ *stored, err error) {
+	s, limits := &stored{}, &c.State
 	where := "state.dir " + limits.Dir
 	if limits.Shared() {
 		where = "state.url"
@@ -83,6 +94,10 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 			if s.callRecords != nil {
 				s.callRecords.Close()
 			}
+			if s.replication != nil {
+				s.replication.Leave()
+				s.replication.Listener.Close()
+			}
 			s.engine.Close()
 		}
 	}()
@@ -92,9 +107,16 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 		if who, err = identify(ctx, s.engine); err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}
-		s.callRecords, err = executor.OpenRecords(ctx, executor.RecordsConfig{
+		records := executor.RecordsConfig{
 			Engine: s.engine, Run: who.Run, Key: [16]byte(who.Key), Retention: limits.Retention, HistoryBytes: int64(limits.MaxHistory), Logger: options.Log,
-		})
+		}
+		if limits.Shared() {
+			if err := s.join(ctx, c, who, buried, options.Log); err != nil {
+				return err
+			}
+			records.Replicas = s.replication
+		}
+		s.callRecords, err = executor.OpenRecords(ctx, records)
 		return err
 	})
 	group.Go(func() (err error) {
@@ -107,13 +129,31 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 		}
 		return nil
 	})
+	if limits.Shared() {
+		group.Go(func() (err error) {
+			if s.limitRecords, err = s.engine.KV(ctx, state.Space{Name: "limits", MaxBytes: 16 << 20, Volatile: true}); err != nil {
+				return fmt.Errorf("limits: %w", err)
+			}
+			return nil
+		})
+	}
 	err = group.Wait()
 	s.installation = who.Installation
 	return s, err
 }
 
-// identify returns what the server is, and numbers its run.
-func identify(ctx context.Context, engine state.Engine) (identity, error) {
+// identify returns what the server is, and numbers its run. Replicas
+// that start at the same time count one after the other.
+func identify(ctx context.Context, engine state.Engine) (who identity, err error) {
+	for range 100 {
+		if who, err = identifyOnce(ctx, engine); !errors.Is(err, state.ErrConflict) {
+			break
+		}
+	}
+	return who, err
+}
+
+func identifyOnce(ctx context.Context, engine state.Engine) (identity, error) {
 	kv, err := engine.KV(ctx, state.Space{Name: "server", MaxBytes: 1 << 20})
 	if err != nil {
 		return identity{}, err
@@ -201,17 +241,44 @@ func (s *stored) grants() state.KV {
 
 // artifacts opens the store of artifacts, which outlive the server where the rest does.
 func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
-	if s == nil {
+	if s == nil || s.replication != nil { // those of others may be in the same directory
 		return artifact.Open(c)
 	}
 	return artifact.OpenLasting(c, s.installation)
 }
 
-// measure has metrics tell whether the state can be used, and how far it is behind.
-func (s *stored) measure(metrics prometheus.Registerer) {
+// limits returns what has rates count over all servers that share the state; nil where this one
+// is alone.
+func (s *stored) limits(metrics prometheus.Registerer, logger *zap.Logger) *limit.Shared {
+	if s == nil || s.limitRecords == nil {
+		return nil
+	}
+	servers := func() int { return 1 + len(s.replication.Others()) }
+	shared := limit.NewShared(limit.SharedConfig{Entries: s.limitRecords, Servers: servers, Changed: func(err error) {
+		if err != nil {
+			logger.Warn("rates cannot be counted over all replicas: this one keeps to its share", zap.Int("replicas", servers()), zap.Error(err))
+			return
+		}
+		logger.Info("rates are counted over all replicas again")
+	}})
+	promauto.With(metrics).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toolserver_limits_shared", Help: "Whether rates are counted over all replicas, 1, or this one keeps to its share, 0.",
+	}, func() float64 {
+		if shared.Away() != nil {
+			return 0
+		}
+		return 1
+	})
+	return shared
+}
+
+// measure has metrics tell whether the state can be used, how full it is, and how far it is
+// behind.
+func (s *stored) measure(metrics prometheus.Registerer, logger *zap.Logger) {
 	if s == nil {
 		return
 	}
+	s.usage = watchUsage(s.engine, metrics, logger)
 	metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "toolserver_state_up", Help: "Whether the state can be read and written: 1 or 0.",
@@ -234,7 +301,15 @@ func (s *stored) closers() []io.Closer {
 	if s == nil {
 		return nil
 	}
-	return []io.Closer{s.callRecords, s.engine}
+	var closers []io.Closer
+	if s.usage != nil {
+		closers = append(closers, s.usage)
+	}
+	closers = append(closers, s.callRecords)
+	if s.replication != nil {
+		closers = append(closers, leaver{s.replication})
+	}
+	return append(closers, s.engine)
 }
 
 func (s *stored) close() {

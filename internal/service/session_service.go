@@ -145,14 +145,7 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 	if err != nil {
 		return nil, err
 	}
-	// A token is the id of the last session of the page before it, and its owner where
-	// there are several.
-	tokenOf := func(found *pb.Session) string {
-		if owner.Name() == auth.Everybody {
-			return found.GetSessionId() + " " + found.GetTenant() + "/" + found.GetPrincipal()
-		}
-		return found.GetSessionId()
-	}
+	tokenOf := func(found *pb.Session) string { return sessionToken(owner, found) }
 	after := request.GetPageToken()
 	response := new(pb.ListSessionsResponse)
 	for _, found := range s.sessions.List(owner) {

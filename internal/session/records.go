@@ -70,6 +70,7 @@ type record struct {
 	Used      time.Time  `json:"used,omitzero"` // last, or up to useStep before that
 	Workspace string     `json:"workspace"`
 	Scratch   bool       `json:"scratch,omitempty"`
+	Place     string     `json:"place,omitempty"`     // that of the replica it was at
 	Documents string     `json:"documents,omitempty"` // its file
 	Alone     bool       `json:"documents_alone,omitempty"`
 	Active    []string   `json:"active_tools,omitempty"`
@@ -145,9 +146,16 @@ func (s *Session) save(settings Settings) error {
 	case s.erased || s.isClosed():
 		return fmt.Errorf("%w: %q was closed", ErrNotFound, s.ID)
 	}
+	place := ""
+	if s.store.config.Replicas != nil {
+		if err := s.store.config.Replicas.Prove(); err != nil {
+			return fmt.Errorf("nothing was changed, for the session could not be stored: %w", err)
+		}
+		place = s.store.config.Replicas.Place
+	}
 	chosen := s.chosenIn(&settings)
 	value, err := json.Marshal(record{
-		Version: recordVersion, Owner: s.Owner, ID: s.ID, Epoch: s.epoch, Created: s.Created.Round(0), Used: s.LastUsed().Round(0), Workspace: s.Workspace.Dir(), Scratch: s.scratch,
+		Place: place, Version: recordVersion, Owner: s.Owner, ID: s.ID, Epoch: s.epoch, Created: s.Created.Round(0), Used: s.LastUsed().Round(0), Workspace: s.Workspace.Dir(), Scratch: s.scratch,
 		Documents: s.documents.file, Alone: s.documents.alone, Active: s.Active(),
 		Level: chosen.level, Mode: chosen.mode, Before: s.state.Load().beforePlan(settings.Mode), MaxMode: settings.MaxMode, Network: chosen.network,
 		Tools: settings.Tools, Labels: settings.Labels, IdleTTL: settings.IdleTTL, Answer: settings.Answer, Activation: settings.Activation,
@@ -350,10 +358,11 @@ func (s *Store) Recorded(ctx context.Context, ref Ref) (bool, error) {
 }
 
 // Restore brings back the sessions that are stored, before the first caller comes. What
-// cannot be brought back is told in the log and stays stored.
+// cannot be brought back is told in the log and stays stored. Where there are replicas,
+// sessions come when they are adopted.
 func (s *Store) Restore(ctx context.Context) error {
 	r := s.config.Records
-	if r == nil {
+	if r == nil || s.config.Replicas != nil {
 		return nil
 	}
 	var list []record

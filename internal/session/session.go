@@ -526,5 +526,8 @@ func (s *Session) release() {
 	if cache != nil {
 		cache.close(s.store.config.MaxCacheBytes)
 	}
+	if s.store.config.Replicas != nil {
+		s.store.config.Replicas.release(OwnerKey(s.Owner, s.ID), s.suspended.Load())
+	}
 	s.leaveParent()
 }

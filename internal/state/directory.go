@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/toolserver/toolserver/internal/wholefile"
 )
 
@@ -149,15 +151,19 @@ func (d *directory) settle() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	streams := filepath.Join(d.path, streamsPath)
+	var paths []string
 	for _, stream := range d.unkept {
-		if err := syncTree(filepath.Join(streams, stream)); err != nil {
-			return fmt.Errorf("the state: %w", err)
-		}
+		paths = append(paths, filepath.Join(streams, stream))
+	}
+	below, err := treesOf(paths)
+	if err != nil {
+		return fmt.Errorf("the state: %w", err)
 	}
 	for up := streams; up != d.path; up = filepath.Dir(up) {
-		if err := syncFile(up); err != nil {
-			return fmt.Errorf("the state: %w", err)
-		}
+		below = append(below, up)
+	}
+	if err := syncAll(below); err != nil {
+		return fmt.Errorf("the state: %w", err)
 	}
 	noted := d.manifest
 	noted.Streams = slices.Concat(noted.Streams, d.unkept)
@@ -171,15 +177,35 @@ func (d *directory) settle() error {
 
 // syncTree has everything in a directory reach the disk.
 func syncTree(dir string) error {
-	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // the engine replaces files of its own
-		}
-		if err == nil {
-			err = syncFile(path)
-		}
+	paths, err := treesOf([]string{dir})
+	if err != nil {
 		return err
-	})
+	}
+	return syncAll(paths)
+}
+
+// treesOf returns directories and all that is in them.
+func treesOf(dirs []string) (paths []string, err error) {
+	for _, dir := range dirs {
+		err = errors.Join(err, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // the engine replaces files of its own
+			}
+			paths = append(paths, path)
+			return err
+		}))
+	}
+	return paths, err
+}
+
+// syncAll has files reach the disk, many at once: a file system writes them together.
+func syncAll(paths []string) error {
+	var group errgroup.Group
+	group.SetLimit(32)
+	for _, path := range paths {
+		group.Go(func() error { return syncFile(path) })
+	}
+	return group.Wait()
 }
 
 func syncFile(path string) error {
