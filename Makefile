@@ -92,7 +92,7 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'KilledUnderLoad|ReplyLost|FleetUnderFaults|WorkflowKilled' ./internal/restart
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged|InterruptAnywhere' ./internal/tools/shell
 	TOOLSERVER_SOAK=1 go test -timeout 120m -count 1 -v -run 'Trial|Isolation|Random|Unprivileged' ./internal/trial
-	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differ ./internal/shell
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Differ|PublishedPages' ./internal/shell ./internal/tools/web
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs|TestLanes|TestWarmAsCold|TestWhileThingsChange' ./internal/search
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'TestRoundTrip|NeverLoosens|TiersAllow|TestIdleIsForgotten' ./internal/toolcall ./internal/policy ./internal/limit
 

@@ -57,7 +57,7 @@ func codeFigure(ctx context.Context, h *harness) ([]row, error) {
 	source := filepath.Join(strings.TrimSpace(string(root)), "src")
 	dir := source
 	if h.plan.treeFiles < 1000 { // a short run
-		dir = filepath.Join(source, "net")
+		dir = filepath.Join(source, "net/http/httputil")
 	}
 	others.dir = filepath.Join(h.dir, "copy-of-code")
 	if err := os.CopyFS(others.dir, os.DirFS(dir)); err != nil {

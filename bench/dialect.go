@@ -79,11 +79,11 @@ func (h *harness) indexShare(ctx context.Context) (float64, error) {
 	var index strings.Builder
 	for i := range 200 {
 		tool := real[i%len(real)]
-		told := toolcall.Tool{Name: fmt.Sprintf("s%d__%s", i, tool.GetName()), Description: tool.GetDescription(), Schema: []byte(tool.GetInputSchema())}
-		all = append(all, told)
-		fmt.Fprintf(&index, "%s: %s\n", told.Name, tool.GetSummary())
+		definition := toolcall.Tool{Name: fmt.Sprintf("s%d__%s", i, tool.GetName()), Description: tool.GetDescription(), Schema: []byte(tool.GetInputSchema())}
+		all = append(all, definition)
+		fmt.Fprintf(&index, "%s: %s\n", definition.Name, tool.GetSummary())
 		if tool.GetName() == "tool_search" && search == nil {
-			search = []toolcall.Tool{told}
+			search = []toolcall.Tool{definition}
 		}
 	}
 	cost := func(text []byte) float64 { return float64(openai.Family().Tokens(string(text))) }

@@ -60,7 +60,7 @@ func hooksFigure(ctx context.Context, h *harness) ([]row, error) {
 		_, err := command.CombinedOutput()
 		return err
 	}
-	const starts = 50
+	starts := h.plan.hooked
 	added := func(ctx context.Context) (float64, error) {
 		with, err := median(ctx, hooked, starts)
 		if err != nil {

@@ -67,6 +67,7 @@ type plan struct {
 	concurrency     []int
 
 	waitingRounds, executions int
+	fetches, hooked           int           // pages that are fetched and calls that are hooked, in a round
 	turns, agents             int           // of an agent that reads, and those that sleep
 	settle                    time.Duration // for a server to come to rest
 
@@ -91,7 +92,7 @@ type plan struct {
 
 var full = plan{
 	warmups: 3, rounds: 20, slice: 250 * time.Millisecond, concurrency: []int{1, 16, 64},
-	waitingRounds: 3, executions: 10_000, turns: 100, agents: 1000, settle: 500 * time.Millisecond,
+	waitingRounds: 3, executions: 10_000, fetches: 64, hooked: 50, turns: 100, agents: 1000, settle: 500 * time.Millisecond,
 	outputRounds: 20, outputSlice: 128 * mib, output: 1024 * mib, stopped: 100,
 	startupRounds: 15, searchRounds: 11, treeFiles: 20_000, sample: 200 * time.Millisecond,
 	shellRounds: 15, pacedCalls: 15, floodRounds: 5, cancelRounds: 9,
@@ -100,8 +101,8 @@ var full = plan{
 
 // short is only to see that everything works.
 var short = plan{
-	warmups: 1, rounds: 1, slice: 20 * time.Millisecond, concurrency: []int{1, 16},
-	waitingRounds: 1, executions: 200, turns: 4, agents: 20, settle: 50 * time.Millisecond,
+	warmups: 0, rounds: 1, slice: 20 * time.Millisecond, concurrency: []int{1, 16},
+	waitingRounds: 1, executions: 200, fetches: 2, hooked: 3, turns: 4, agents: 20, settle: 50 * time.Millisecond,
 	outputRounds: 1, outputSlice: 4 * mib, output: 16 * mib, stopped: 10,
 	startupRounds: 1, searchRounds: 1, treeFiles: 200, sample: time.Millisecond,
 	shellRounds: 1, pacedCalls: 3, floodRounds: 1, cancelRounds: 1,
@@ -189,7 +190,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	h := &harness{plan: planOf(o)}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.plan.limit, errors.New("the run took too long"))
 	defer cancel()
-	if h.binaries, err = build(ctx, dir); err != nil {
+	if h.binaries, err = build(ctx, dir, o.short); err != nil {
 		return err
 	}
 	if err := h.recordAnswers(ctx); err != nil {

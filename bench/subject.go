@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,8 +33,9 @@ type binaries struct {
 }
 
 // build builds the servers into dir: toolserver as the Makefile does, and the
-// bare server as anybody does who gives no thought to it.
-func build(ctx context.Context, dir string) (*binaries, error) {
+// bare server as anybody does who gives no thought to it. For a short run, toolserver is
+// built of the packages that build/test compiled already.
+func build(ctx context.Context, dir string, short bool) (*binaries, error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return nil, fmt.Errorf("find the module: %w", err)
@@ -53,7 +55,13 @@ func build(ctx context.Context, dir string) (*binaries, error) {
 		}
 		return nil
 	}
-	const tags = "grpcnotrace,embedded"
+	flags, tags := []string{"-trimpath", "-ldflags", "-s -w"}, "grpcnotrace,embedded"
+	if short {
+		flags, tags = flags[1:], "embedded"
+	}
+	release := func(tags, program, name string) error {
+		return build(slices.Concat(flags, []string{"-tags", tags, "-o", program, "./cmd/" + name})...)
+	}
 	// A program is read from the disk, as one that was installed some time ago. Linux keeps
 	// what was just written in huge pages, and maps them whole: 27 MiB more of idle RSS.
 	forget := func(program string) error {
@@ -64,9 +72,9 @@ func build(ctx context.Context, dir string) (*binaries, error) {
 		return nil
 	}
 	err = errors.Join(
-		build("-trimpath", "-ldflags", "-s -w", "-o", "internal/server/toolserver-exec", "./cmd/toolserver-exec"),
-		build("-trimpath", "-ldflags", "-s -w", "-tags", tags+",bench", "-o", b.subject, "./cmd/toolserver"),
-		build("-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", b.release, "./cmd/toolserver"),
+		release("", "internal/server/toolserver-exec", "toolserver-exec"),
+		release(tags+",bench", b.subject, "toolserver"),
+		release(tags, b.release, "toolserver"),
 		build("-o", b.bare, "./bench/bare"))
 	if err != nil {
 		return nil, err

@@ -111,19 +111,19 @@ func hold(ctx context.Context, s *server, executions int) (release func(), err e
 
 // sleep begins an execution, tells started whether the tool runs, and reads on.
 func sleep(ctx context.Context, client pb.ToolServiceClient, request *pb.ExecuteToolRequest, started chan<- error) {
-	told := false
+	reported := false
 	err := follow(ctx, client, request, func(message *pb.ExecuteToolResponse) error {
 		event := message.GetEvent()
 		if finished := event.GetFinished(); finished != nil {
 			return fmt.Errorf("an execution ended instead of waiting: %v", finished)
 		}
-		if event.GetStarted() != nil && !told {
-			told = true
+		if event.GetStarted() != nil && !reported {
+			reported = true
 			started <- nil
 		}
 		return nil
 	})
-	if !told {
+	if !reported {
 		started <- errors.Join(errors.New("an execution did not start"), err)
 	}
 }

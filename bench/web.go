@@ -28,7 +28,6 @@ import (
 const (
 	webPage   = 100 << 10 // bytes of a page
 	webAtOnce = 16
-	webRound  = 4 * webAtOnce // fetches of a round
 )
 
 // webFigure is the figure of web_fetch: a page of 100 KiB, beside a client without checks
@@ -65,7 +64,7 @@ func webFigure(ctx context.Context, h *harness) ([]row, error) {
 		return nil, err
 	}
 	round := func(call caller) func(context.Context) (float64, error) {
-		return func(ctx context.Context) (float64, error) { return together(ctx, call, webRound, webAtOnce) }
+		return func(ctx context.Context) (float64, error) { return together(ctx, call, h.plan.fetches, webAtOnce) }
 	}
 	var fetches sides[float64]
 	group := fetches.entrants(round(subject), round(bare), round(bare))

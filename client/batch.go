@@ -179,8 +179,8 @@ func (b *Batch) Results() ([]BatchResult, error) {
 	}
 	var list []BatchResult
 	for _, call := range slices.SortedFunc(slices.Values(b.calls), byPosition) {
-		result, told := results[call.position]
-		if !told {
+		result, known := results[call.position]
+		if !known {
 			result.Err = fmt.Errorf("the events of the batch were read by somebody else, so the result is not known")
 		}
 		result.CallID = call.request.GetCallId()

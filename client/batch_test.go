@@ -32,11 +32,11 @@ func addErr(batch *client.Batch, id string) error {
 
 func wantResults(t *testing.T, results []client.BatchResult, want string) {
 	t.Helper()
-	var told []string
+	var lines []string
 	for _, result := range results {
-		told = append(told, fmt.Sprint(result.CallID, " ", result.Finished.GetOutcome(), " ", status.Code(result.Err)))
+		lines = append(lines, fmt.Sprint(result.CallID, " ", result.Finished.GetOutcome(), " ", status.Code(result.Err)))
 	}
-	if got := strings.Join(told, ", "); got != want {
+	if got := strings.Join(lines, ", "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -69,13 +69,13 @@ func (t *Task) Heard() []string {
 	return heard
 }
 
-// maxTold is how many bytes of text are told at once.
-const maxTold = 64 << 10
+// maxPiece is how many bytes of text are told at once.
+const maxPiece = 64 << 10
 
 // Tell tells who gave the task what the model writes.
 func (t *Task) Tell(text string) {
 	for text = strings.ToValidUTF8(text, "\uFFFD"); text != ""; {
-		piece := text[:min(len(text), maxTold)]
+		piece := text[:min(len(text), maxPiece)]
 		if len(piece) < len(text) {
 			piece = strings.ToValidUTF8(piece, "") // whose last character may be cut
 		}

@@ -156,7 +156,7 @@ func TestSelfApproval(t *testing.T) {
 	server := startServer(t, "--config", filepath.Join(dir, "server.yaml"), "--policy", filepath.Join(dir, "ask.yaml"))
 	cmd, stdout, stderr := startCall(t, "--address", server.address, "--token", "0123456789abcdef-ann", "--approve", "yes", "sleep", "duration_ms=0")
 	line, ok := stderr.until("waits for approval ")
-	if told, _ := stderr.until("cannot approve its own calls"); !ok || !strings.Contains(told, "'toolserver approvals watch --address ") {
+	if advice, _ := stderr.until("cannot approve its own calls"); !ok || !strings.Contains(advice, "'toolserver approvals watch --address ") {
 		t.Fatalf("it does not say that it waits, and where it can be answered: %s", stderr)
 	}
 	id := strings.TrimSuffix(strings.Fields(line)[3], ":")

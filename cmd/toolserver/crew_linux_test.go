@@ -37,7 +37,7 @@ func startCrew(t *testing.T, survey, rest <-chan struct{}) (server *running, inp
 			}
 		}
 	}
-	look := []toolcall.Call{modeltest.Call("list_dir", map[string]string{"path": "."})}
+	listing := []toolcall.Call{modeltest.Call("list_dir", map[string]string{"path": "."})}
 	provider := modeltest.New(func(r *modeltest.Request) modeltest.Turn {
 		used := model.Usage{Input: 1000, Output: 50}
 		stage, _, _ := strings.Cut(r.Messages[0].Text, " ")
@@ -45,7 +45,7 @@ func startCrew(t *testing.T, survey, rest <-chan struct{}) (server *running, inp
 		case stage == "Survey":
 			return modeltest.Turn{Text: "Three packages.", Usage: used, First: until(survey)}
 		case stage == "Tests:", stage == "Code:" && r.Said() == 0:
-			return modeltest.Turn{Text: "I look.", Calls: look, Usage: used}
+			return modeltest.Turn{Text: "I look.", Calls: listing, Usage: used}
 		case stage == "Code:":
 			return modeltest.Turn{Text: "The code is fine.", Usage: used, First: until(rest)}
 		case stage == "Docs:":

@@ -26,16 +26,19 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/toolserver/toolserver/internal/programtest"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
-	"github.com/toolserver/toolserver/internal/server"
 	"github.com/toolserver/toolserver/internal/state"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// TestMain makes this test binary the command itself when it is run under the
-// name toolserver, which is in PATH for scripts and tests.
+// raced is the name under which this test binary is the command itself, with the race
+// detector. It takes ten times as long to start as toolserver does, which is in PATH for
+// scripts and tests as people run it.
+const raced = "toolserver-raced"
+
 func TestMain(m *testing.M) {
-	if name := filepath.Base(os.Args[0]); name != "toolserver" && name != server.ExecName {
+	if filepath.Base(os.Args[0]) != raced {
 		os.Setenv("GORACE", "atexit_sleep_ms=0") // or each command would take a second more
 		for _, entry := range os.Environ() {
 			name, _, _ := strings.Cut(entry, "=")
@@ -44,15 +47,26 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	testscript.Main(withHelper{m}, map[string]func(){"toolserver": main, server.ExecName: main})
+	testscript.Main(withPrograms{m}, map[string]func(){raced: main})
 }
 
-// withHelper runs tests with a helper that was built for them: this binary, which
-// looks for races, cannot be one.
-type withHelper struct{ m *testing.M }
+// withPrograms runs tests with the programs that were built for them.
+type withPrograms struct{ m *testing.M }
 
-func (w withHelper) Run() int {
-	return sandboxtest.Run(w.m, func(helper string) { os.Setenv("TOOLSERVER_SANDBOX_HELPER", helper) })
+func (w withPrograms) Run() int {
+	dir, err := os.MkdirTemp("", "toolserver-programs-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	return sandboxtest.Run(w.m, func(helper string) {
+		program, err := programtest.Build(dir, "cmd/toolserver")
+		if err != nil {
+			panic(err)
+		}
+		os.Setenv("PATH", filepath.Dir(program)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		os.Setenv("TOOLSERVER_SANDBOX_HELPER", helper)
+	})
 }
 
 func TestScripts(t *testing.T) {
@@ -279,7 +293,12 @@ func start(cmd *exec.Cmd) (*running, error) {
 // startServer starts a server for a test, which kills it at the end.
 func startServer(t *testing.T, flags ...string) *running {
 	t.Helper()
-	cmd := exec.Command("toolserver", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "off"}, flags...)...)
+	return startProgram(t, "toolserver", flags...)
+}
+
+func startProgram(t *testing.T, program string, flags ...string) *running {
+	t.Helper()
+	cmd := exec.Command(program, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "off"}, flags...)...)
 	cmd.Dir = t.TempDir()
 	s, err := start(cmd)
 	if err != nil {

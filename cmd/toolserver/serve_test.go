@@ -111,7 +111,7 @@ func TestServeEndsInPeace(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t, "--config", writeFile(t, "c.yaml", "shutdown_grace: "+test.grace+"\n"))
+			server := startProgram(t, raced, "--config", writeFile(t, "c.yaml", "shutdown_grace: "+test.grace+"\n"))
 			client := server.client(t)
 			streams := make([]grpc.ServerStreamingClient[pb.ExecuteToolResponse], 200)
 			for i := range streams {

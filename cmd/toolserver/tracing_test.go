@@ -375,14 +375,14 @@ func TestCommandsKnowTheirTrace(t *testing.T) {
 					}
 					return strings.TrimSpace(end.GetContent()[0].GetText())
 				}
-				told := make(map[string]bool) // ids of spans
+				spanIDs := make(map[string]bool) // ids of spans
 				for range 3 {
 					text := call(`{"command":"echo ${TRACEPARENT:-none} ${TRACESTATE:-none}"}`)
 					found := regexp.MustCompile(test.want).FindStringSubmatch(text)
 					if found == nil {
 						t.Fatalf("a command finds %q, want %s", text, test.want)
 					}
-					told[found[len(found)-1]] = true
+					spanIDs[found[len(found)-1]] = true
 				}
 				call(`{"command":"sleep 600","run_in_background":true}`)
 				log := server.end(t)
@@ -390,14 +390,14 @@ func TestCommandsKnowTheirTrace(t *testing.T) {
 				for _, s := range spans.all() {
 					if s.GetName() == "command" {
 						commands++
-						delete(told, hex.EncodeToString(s.GetSpanId()))
+						delete(spanIDs, hex.EncodeToString(s.GetSpanId()))
 					}
 				}
 				if want := map[string]int{"01": 4}[test.flags]; commands != want {
 					t.Errorf("%d spans of commands, want %d\n%s", commands, want, log)
 				}
-				if test.name == "asked for" && len(told) > 0 {
-					t.Errorf("spans %v are not there", told)
+				if test.name == "asked for" && len(spanIDs) > 0 {
+					t.Errorf("spans %v are not there", spanIDs)
 				}
 			})
 		})

@@ -169,7 +169,7 @@ func (a *Admission) HookPlace(s *session.Session, entry *tools.Entry, most tools
 // tell returns what hooks are told of a call before it is admitted.
 func tell(job *executor.Job, s *session.Session, decoded *decodedCall) hook.Event {
 	event := CallEvent(s, &job.Order)
-	event.Mode, event.Input, event.Verdict = decoded.subject.Mode.String(), job.Input, ToldVerdict(&job.Verdict)
+	event.Mode, event.Input, event.Verdict = decoded.subject.Mode.String(), job.Input, HookVerdict(&job.Verdict)
 	event.TellEffects(decoded.call.Effects(), 0)
 	return event
 }
@@ -186,7 +186,7 @@ func CallEvent(s *session.Session, o *executor.Order) hook.Event {
 	return event
 }
 
-// ToldVerdict returns a verdict as hooks are told it.
-func ToldVerdict(v *policy.Verdict) *hook.Verdict {
+// HookVerdict returns a verdict as hooks are told it.
+func HookVerdict(v *policy.Verdict) *hook.Verdict {
 	return &hook.Verdict{Action: v.Action.String(), Rule: v.Rule, Reason: v.Reason}
 }

@@ -136,7 +136,7 @@ func inTheirWords(order *executor.Order, wrong *tools.InputError) *tools.InputEr
 	if order.CalledAs == "" {
 		return wrong
 	}
-	told := new(tools.InputError)
+	translated := new(tools.InputError)
 	named := func(ours string) string {
 		if theirs, ok := order.Form.Key(ours); ok {
 			return theirs
@@ -158,10 +158,10 @@ func inTheirWords(order *executor.Order, wrong *tools.InputError) *tools.InputEr
 		}
 		key, below, _ := strings.Cut(strings.TrimPrefix(p.Pointer, "/"), "/")
 		if theirs, ok := order.Form.Key(key); ok {
-			told.Problems = append(told.Problems, tools.Problem{Pointer: strings.TrimSuffix("/"+theirs+"/"+below, "/"), Message: p.Message})
+			translated.Problems = append(translated.Problems, tools.Problem{Pointer: strings.TrimSuffix("/"+theirs+"/"+below, "/"), Message: p.Message})
 			continue
 		}
-		told.Problems = append(told.Problems, tools.Problem{Message: fmt.Sprintf("what becomes %s of %s: %s", strings.TrimPrefix(p.Pointer, "/"), order.Tool, p.Message)})
+		translated.Problems = append(translated.Problems, tools.Problem{Message: fmt.Sprintf("what becomes %s of %s: %s", strings.TrimPrefix(p.Pointer, "/"), order.Tool, p.Message)})
 	}
-	return told
+	return translated
 }

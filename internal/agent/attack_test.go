@@ -29,9 +29,9 @@ func TestEndless(t *testing.T) {
 		broken[i] = toolcall.Broken{Raw: "x", Message: strings.Repeat("It cannot be read. ", 10)}
 	}
 	large := []toolcall.Call{call("c", "read_file", `{"path":"`+strings.Repeat("a", 3<<20)+`"}`)}
-	told := 0
+	largest := 0
 	w := newWorld(t, only(reviewer), tools.ModeAsk, func(turn int, r *model.Request) answer {
-		told = max(told, len(r.Messages[len(r.Messages)-1].Text))
+		largest = max(largest, len(r.Messages[len(r.Messages)-1].Text))
 		if turn == 1 {
 			return answer{broken: broken}
 		}
@@ -41,8 +41,8 @@ func TestEndless(t *testing.T) {
 	if end.GetFailure().GetCode() != "conversation_limit" {
 		t.Error(end)
 	}
-	if told > 1<<20 || len(events) > 10_000 {
-		t.Errorf("the model was told %d bytes at once, and the caller %d events", told, len(events))
+	if largest > 1<<20 || len(events) > 10_000 {
+		t.Errorf("the model was told %d bytes at once, and the caller %d events", largest, len(events))
 	}
 }
 

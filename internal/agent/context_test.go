@@ -17,17 +17,17 @@ import (
 // sends or, of one that is an agent itself, what was said to it.
 func TestContext(t *testing.T) {
 	w := newWorld(t, agent.Config{List: []agent.Definition{reviewer, {Name: "helper", Prompt: "You help."}}, MaxDepth: 2}, tools.ModeAsk, func(turn int, r *model.Request) answer {
-		told := r.Messages[0].Text
+		prompt := r.Messages[0].Text
 		switch {
 		case strings.HasPrefix(r.System, "You summarise"):
-			return answer{text: "A summary of " + told[strings.Index(told, "---"):]}
-		case r.System == "You help." || !strings.Contains(told, "delegate"):
-			return answer{text: told}
+			return answer{text: "A summary of " + prompt[strings.Index(prompt, "---"):]}
+		case r.System == "You help." || !strings.Contains(prompt, "delegate"):
+			return answer{text: prompt}
 		case turn == 1:
 			return answer{text: "I read first.", calls: []toolcall.Call{call("r", "read_file", `{"path":"a.txt"}`)}, stop: model.Calling}
 		case turn == 2:
 			strategy := "full"
-			if strings.Contains(told, "filtered") {
+			if strings.Contains(prompt, "filtered") {
 				strategy = "filtered"
 			}
 			return answer{calls: []toolcall.Call{call("c", "agent", `{"agent":"helper","prompt":"Help.","context_strategy":"`+strategy+`"}`)}, stop: model.Calling}

@@ -69,14 +69,14 @@ func (f *followed) end() int {
 
 // note tells of a call.
 func (f *followed) note(ctx context.Context, x *pb.Execution) {
-	told, known := f.calls[x.GetExecutionId()]
+	reported, known := f.calls[x.GetExecutionId()]
 	if !known {
 		f.calls[x.GetExecutionId()] = false
 		f.pass(x, &pb.Event{Time: x.GetCreateTime(), Kind: &pb.Event_Accepted{Accepted: &pb.Accepted{
 			SessionId: x.GetSessionId(), CallId: x.GetCallId(), Tool: x.GetTool(), Timeout: x.GetTimeout(),
 		}}})
 	}
-	if told || x.GetEndTime() == nil {
+	if reported || x.GetEndTime() == nil {
 		return
 	}
 	response, err := pb.NewToolServiceClient(f.task.Conn).GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: x.GetExecutionId()})

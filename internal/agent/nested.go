@@ -55,8 +55,8 @@ func (c *called) pass(event *pb.Event, tell func(*Update)) {
 		event = proto.CloneOf(event)
 		shorten(event.GetFinished())
 	}
-	if !c.told {
-		c.told, nested.Input = true, short(string(c.Input), maxText)
+	if !c.shown {
+		c.shown, nested.Input = true, short(string(c.Input), maxText)
 	}
 	nested.Event = event
 	tell(&Update{Kind: &pb.Nested_Call{Call: nested}})

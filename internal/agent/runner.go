@@ -189,11 +189,11 @@ func (w *work) survive(err *error) {
 
 // nudge returns what a model is told that brought nothing, or the failure of one that does
 // so again and again.
-func (w *work) nudge(code, failure, told string) (string, error) {
+func (w *work) nudge(code, failure, reminder string) (string, error) {
 	if w.idle++; w.idle >= maxIdle {
 		return "", tools.Failf(code, failure, w.Agent.Name)
 	}
-	return told, nil
+	return reminder, nil
 }
 
 // hear has the model told what was said to the agent meanwhile, and that its time is over soon.

@@ -73,7 +73,7 @@ type outgoing struct {
 type job struct {
 	id, agent string // agent is in lower case
 	given     chan *runtime
-	told      chan *pb.ServeRequest
+	requests  chan *pb.ServeRequest
 	over      chan struct{} // closed when nobody waits for it
 	delivered bool          // the runtime has heard of it
 	answered  bool          // its report, or its failure, has come

@@ -44,7 +44,7 @@ func (s *servedRunner) Run(ctx context.Context, task *Task, tell func(*Update)) 
 	}
 	j := &job{
 		id: task.ID, agent: strings.ToLower(task.Agent.Name), given: make(chan *runtime, 1),
-		told: make(chan *pb.ServeRequest), over: make(chan struct{}),
+		requests: make(chan *pb.ServeRequest), over: make(chan struct{}),
 	}
 	one, err := s.runtimes.assign(ctx, s.owner, j)
 	if err != nil {
@@ -84,7 +84,7 @@ func (w *serving) next(ctx context.Context, r *Runtimes) (done bool, err error) 
 		return false, w.runtime.lost
 	case <-w.News:
 		return w.hear(ctx)
-	case m := <-w.job.told:
+	case m := <-w.job.requests:
 		switch kind := m.GetKind().(type) {
 		case *pb.ServeRequest_Update:
 			w.update(kind.Update)

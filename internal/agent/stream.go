@@ -205,7 +205,7 @@ func (r *Runtimes) take(owner auth.Owner, one *runtime, id string, m *pb.ServeRe
 		return wrong
 	}
 	select {
-	case j.told <- m:
+	case j.requests <- m:
 	case <-j.over:
 	case <-one.gone:
 	}

@@ -39,8 +39,8 @@ type turn struct {
 	made   int // that were sent
 	wrong  int // calls that are in unread
 
-	pending strings.Builder // text that nobody was told yet
-	told    time.Time
+	pending  strings.Builder // text that nobody was told yet
+	reported time.Time
 
 	mu       sync.Mutex
 	sent     map[string]*called // by id
@@ -54,7 +54,7 @@ type called struct {
 	toolcall.Call
 	id     string // in the session
 	result toolcall.Result
-	told   bool // what it was given
+	shown  bool // the caller was shown its input
 	room   int  // bytes of output that the caller is still told
 }
 
@@ -81,7 +81,7 @@ func (t *turn) take(piece toolcall.Piece) {
 		}
 		t.text.WriteString(string(piece))
 		t.pending.WriteString(string(piece))
-		if t.pending.Len() >= maxText/4 || strings.Contains(string(piece), "\n") || time.Since(t.told) > textPause {
+		if t.pending.Len() >= maxText/4 || strings.Contains(string(piece), "\n") || time.Since(t.reported) > textPause {
 			t.flush()
 		}
 	case toolcall.Call:
@@ -101,7 +101,7 @@ func (t *turn) flush() {
 	if strings.TrimSpace(t.pending.String()) != "" {
 		text := strings.ToValidUTF8(t.pending.String(), "\uFFFD")
 		t.pending.Reset()
-		t.told = time.Now()
+		t.reported = time.Now()
 		t.tell(&Update{Kind: &pb.Nested_Text{Text: text}})
 	}
 }

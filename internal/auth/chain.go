@@ -28,7 +28,7 @@ type Chain struct {
 func (c *Chain) Authenticate(ctx context.Context, shown Credentials) (Principal, error) {
 	if c.Certificates != nil {
 		// Also where a token says who calls: whose connection it is must still be known.
-		if err := c.Certificates.stillValid(shown.TLS); err != nil {
+		if err := c.Certificates.revalidate(shown.TLS); err != nil {
 			return Principal{}, err
 		}
 	}

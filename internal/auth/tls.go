@@ -196,10 +196,10 @@ func NewCertificates(t *TLS, rules *Bindings) *Certificates {
 	return &Certificates{tls: t, rules: rules}
 }
 
-// stillValid refuses a certificate that was good when the connection began, and is not
+// revalidate refuses a certificate that was good when the connection began, and is not
 // any more: it has expired, or nobody vouches for it since a reload. A connection
 // without one is fine.
-func (c *Certificates) stillValid(state *tls.ConnectionState) error {
+func (c *Certificates) revalidate(state *tls.ConnectionState) error {
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return nil
 	}

@@ -290,12 +290,12 @@ func (t *crewTree) title(now time.Time) string {
 	}
 	parts := []string{bold.Render("crew of " + counted(uint64(len(t.stages)), "stage", "stages"))}
 	for _, part := range []struct {
-		n    int
-		word string
-		look lipgloss.Style
+		n     int
+		word  string
+		style lipgloss.Style
 	}{{done, "done", green}, {failed, "failed", red}, {skipped, "skipped", yellow}, {running, "at work", cyan}, {waiting, "waiting", dim}} {
 		if part.n > 0 {
-			parts = append(parts, part.look.Render(fmt.Sprintf("%d %s", part.n, part.word)))
+			parts = append(parts, part.style.Render(fmt.Sprintf("%d %s", part.n, part.word)))
 		}
 	}
 	return strings.Join(append(parts, tokenText(tokens), elapsedText(t.begin, last)), dim.Render(" · "))

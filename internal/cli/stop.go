@@ -28,10 +28,10 @@ type stopFlags struct {
 	reason string
 }
 
-func (f *stopFlags) add(cmd *cobra.Command, told string) {
+func (f *stopFlags) add(cmd *cobra.Command, audience string) {
 	cmd.Flags().BoolVar(&f.all, "all", false, "everybody, instead of one principal")
 	cmd.Flags().StringVar(&f.tenant, "tenant", "", "its tenant, for operators of all tenants (default: your own; with --all, every tenant of which you are an operator)")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, in a sentence; "+told)
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, in a sentence; "+audience)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if f.all == (len(args) == 1) || len(args) > 1 {
 			return errors.New("name one principal, or give --all")

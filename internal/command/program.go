@@ -122,16 +122,16 @@ func (s *said) line(part []byte, ended bool) {
 
 // progressOf returns what a line tells of how far the program is.
 func progressOf(line []byte) (p tools.Progress, ok bool) {
-	var told struct {
+	var report struct {
 		Progress      *float64 `json:"progress"`
 		Total         float64  `json:"total"`
 		Message, Unit string
 	}
-	if json.Unmarshal(line, &told) != nil || told.Progress == nil {
+	if json.Unmarshal(line, &report) != nil || report.Progress == nil {
 		return p, false
 	}
 	short := func(text string, most int) string { return output.Clean([]byte(text[:min(most, len(text))])) }
-	return tools.Progress{Done: *told.Progress, Total: told.Total, Message: short(told.Message, 1000), Unit: short(told.Unit, 20)}, true
+	return tools.Progress{Done: *report.Progress, Total: report.Total, Message: short(report.Message, 1000), Unit: short(report.Unit, 20)}, true
 }
 
 // everything returns both outputs as text, for a program that failed.

@@ -105,13 +105,13 @@ func TestOwnApproval(t *testing.T) {
       roles: [approver]
       token: carol-has-a-token-that-is-long-enough
 `)
-	told := make(chan string, 100)
+	progress := make(chan string, 100)
 	session, err := s.connect(t, "", "alice-has-a-token-that-is-long-enough", &mcp.ClientOptions{
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			t.Error("the client was asked")
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "allow"}}, nil
 		},
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { told <- r.Params.Message },
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Message },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestOwnApproval(t *testing.T) {
 		}
 		ended <- result
 	}()
-	message := <-told
+	message := <-progress
 	carol := s.Forward("test", nil)
 	defer carol.Close()
 	ctx := withAuthorization(t.Context(), "Bearer carol-has-a-token-that-is-long-enough")

@@ -34,10 +34,10 @@ type call struct {
 	execution string
 	task      string // that the call is; empty where its client waits for it
 
-	telling  sync.Mutex // guards progress
-	progress float64
-	told     time.Time // of output
-	asking   map[string]context.CancelFunc
+	telling    sync.Mutex // guards progress
+	progress   float64
+	reportedAt time.Time // of output
+	asking     map[string]context.CancelFunc
 }
 
 // call runs a tool, and tells the client how it goes.
@@ -137,8 +137,8 @@ func (c *call) event(event *pb.Event) {
 		}
 		c.tell(p.GetDone(), p.GetTotal(), text)
 	case *pb.Event_Output:
-		if data := kind.Output.GetData(); c.token != nil && time.Since(c.told) >= outputPause {
-			c.told = time.Now()
+		if data := kind.Output.GetData(); c.token != nil && time.Since(c.reportedAt) >= outputPause {
+			c.reportedAt = time.Now()
 			if agent != "" {
 				c.tell(0, 0, agent+": "+lastLine(data))
 				return

@@ -115,6 +115,7 @@ func TestConformance(t *testing.T) {
 	program := filepath.Join(modules(t), "@modelcontextprotocol/conformance/dist/index.js")
 	everything := filepath.Join(t.TempDir(), "everything")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", everything, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the programs that build/test compiled
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -304,8 +304,8 @@ func testQuestion(t *testing.T, content, want string) {
 // cannot ask, and that the client is told.
 func TestPendingApprovals(t *testing.T) {
 	s := start(t, "")
-	told := make(chan string, 100)
-	session := s.mustConnect(t, "", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { told <- r.Params.Message }})
+	progress := make(chan string, 100)
+	session := s.mustConnect(t, "", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Message }})
 	params := &mcp.CallToolParams{Name: "write_file", Arguments: map[string]any{"path": "b.txt", "content": "x"}}
 	params.SetProgressToken("t")
 	type end struct {
@@ -317,7 +317,7 @@ func TestPendingApprovals(t *testing.T) {
 		result, err := session.CallTool(t.Context(), params)
 		ended <- end{result, err}
 	}()
-	message := <-told
+	message := <-progress
 	approvals := pb.NewApprovalServiceClient(s.local(t))
 	list, err := approvals.ListApprovals(t.Context(), &pb.ListApprovalsRequest{})
 	if err != nil || len(list.GetApprovals()) != 1 || !strings.Contains(message, list.GetApprovals()[0].GetApprovalId()) {

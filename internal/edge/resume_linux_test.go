@@ -94,8 +94,8 @@ func TestResumption(t *testing.T) {
 	s := start(t, "")
 	network := newLine(t, s.http.Listener.Addr().String())
 	s.url = "http://" + network.Addr().String() + edge.Path
-	told := make(chan string, 100)
-	session := s.mustConnect(t, "", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { told <- r.Params.Message }})
+	progress := make(chan string, 100)
+	session := s.mustConnect(t, "", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Message }})
 	params := &mcp.CallToolParams{Name: "write_file", Arguments: map[string]any{"path": "b.txt", "content": "x"}}
 	params.SetProgressToken("t")
 	type end struct {
@@ -107,7 +107,7 @@ func TestResumption(t *testing.T) {
 		result, err := session.CallTool(t.Context(), params)
 		ended <- end{result, err}
 	}()
-	if first := <-told; !strings.Contains(first, "waits for an approval") {
+	if first := <-progress; !strings.Contains(first, "waits for an approval") {
 		t.Errorf("told %q", first)
 	}
 	network.cut(true)
@@ -126,7 +126,7 @@ func TestResumption(t *testing.T) {
 	if got := <-ended; got.err != nil || got.result.IsError {
 		t.Fatalf("%v %+v", got.err, got.result)
 	}
-	if second := <-told; !strings.Contains(second, "allow_once") {
+	if second := <-progress; !strings.Contains(second, "allow_once") {
 		t.Errorf("told %q", second)
 	}
 	if _, err := os.Stat(filepath.Join(s.workspace, "b.txt")); err != nil {

@@ -105,10 +105,10 @@ func (s *session) withTasks(result mcp.Result) mcp.Result {
 	s.mu.Lock()
 	s.tasks = true
 	s.mu.Unlock()
-	told := &initializeResult{InitializeResult: plain}
-	told.Capabilities.ServerCapabilities = plain.Capabilities
-	told.Capabilities.Tasks = json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
-	return told
+	extended := &initializeResult{InitializeResult: plain}
+	extended.Capabilities.ServerCapabilities = plain.Capabilities
+	extended.Capabilities.Tasks = json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
+	return extended
 }
 
 // hasTasks reports whether the client may have tasks.
@@ -120,12 +120,12 @@ func (s *session) hasTasks() bool {
 
 // asTasks returns a list of tools of which each may be called as a task.
 func asTasks(list *mcp.ListToolsResult) mcp.Result {
-	told := &taskToolList{Tools: make([]*taskTool, len(list.Tools)), NextCursor: list.NextCursor}
+	extended := &taskToolList{Tools: make([]*taskTool, len(list.Tools)), NextCursor: list.NextCursor}
 	for i, tool := range list.Tools {
-		told.Tools[i] = &taskTool{Tool: tool}
-		told.Tools[i].Execution.TaskSupport = "optional"
+		extended.Tools[i] = &taskTool{Tool: tool}
+		extended.Tools[i].Execution.TaskSupport = "optional"
 	}
-	return told
+	return extended
 }
 
 // wantsTask reports whether a message is a call that is to be a task.

@@ -92,8 +92,8 @@ type Record struct {
 // WorkspaceService, and no tool.
 func (r *Record) Transfer() bool { return strings.HasPrefix(r.Tool, "workspace_") }
 
-// maxTold is how many changes are told of a record that cannot be undone.
-const maxTold = 100
+// maxListed is how many changes are listed of a record that cannot be undone.
+const maxListed = 100
 
 // weight is what a change takes in memory, or somewhat more.
 func (c *Change) weight() int64 {
@@ -294,7 +294,7 @@ func (s *Store) Extend(r *Record, path string, wrote []byte, now workspace.File)
 // shorten leaves of a record that cannot be undone what is told of it.
 func (s *Store) shorten(r *Record) {
 	s.forget(r)
-	if cut := len(r.Changes) - maxTold; cut > 0 {
+	if cut := len(r.Changes) - maxListed; cut > 0 {
 		r.Omitted += cut
 		r.Changes = slices.Clone(r.Changes[cut:])
 	}

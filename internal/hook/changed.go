@@ -16,7 +16,7 @@ import (
 // Bounds of looking for changed files. slack is how far the clock of a file system may
 // be behind.
 const (
-	maxLooked = 100_000
+	maxWalked = 100_000
 	slack     = 20 * time.Millisecond
 )
 
@@ -38,7 +38,7 @@ func ChangedFiles(ctx context.Context, ws *workspace.Workspace, effects []tools.
 		}
 	}
 	if programs && access != nil && access.Confinement != tools.Reading {
-		ws.Walk(ctx, ".", maxLooked, func(entry workspace.Entry) error {
+		ws.Walk(ctx, ".", maxWalked, func(entry workspace.Entry) error {
 			switch name := base(entry.Path); {
 			case entry.Mode.IsDir() && (name == ".git" || name == "node_modules"):
 				return workspace.SkipDir

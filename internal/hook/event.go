@@ -36,8 +36,8 @@ type Event struct {
 	Input json.RawMessage `json:"input,omitempty"`
 
 	// Effects are what the call would touch, and MoreEffects how many are left out.
-	Effects     []ToldEffect `json:"effects,omitempty"`
-	MoreEffects int          `json:"more_effects,omitempty"`
+	Effects     []EventEffect `json:"effects,omitempty"`
+	MoreEffects int           `json:"more_effects,omitempty"`
 
 	// Verdict is what was decided, or why a call was denied.
 	Verdict *Verdict `json:"verdict,omitempty"`
@@ -60,8 +60,8 @@ type Event struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ToldEffect is one effect of a call.
-type ToldEffect struct {
+// EventEffect is one effect of a call, as an event has it.
+type EventEffect struct {
 	Kind    string   `json:"kind"` // reads, writes, runs, reaches
 	Path    string   `json:"path,omitempty"`
 	Argv    []string `json:"argv,omitempty"` // with unknownWord for what only running it would tell
@@ -95,8 +95,8 @@ type Update struct {
 	Total  float64 `json:"total,omitempty"`
 }
 
-// maxTold is how many effects and paths are told.
-const maxTold = 1000
+// maxListed is how many effects and paths an event lists.
+const maxListed = 1000
 
 // unknownWord stands for words of a command that only running it would tell.
 const unknownWord = "…"
@@ -109,18 +109,18 @@ func (e *Event) TellEffects(effects []tools.Effect, more int) {
 		kind := verbOf(effect.Kind)
 		switch {
 		case kind == "":
-		case len(e.Effects) == maxTold:
+		case len(e.Effects) == maxListed:
 			e.MoreEffects++
 		default:
-			e.Effects = append(e.Effects, ToldEffect{
-				Kind: kind, Path: effect.Path, Argv: told(effect.Argv), Host: effect.Host, Port: effect.Port, Unclear: effect.Unclear,
+			e.Effects = append(e.Effects, EventEffect{
+				Kind: kind, Path: effect.Path, Argv: argvOf(effect.Argv), Host: effect.Host, Port: effect.Port, Unclear: effect.Unclear,
 			})
 		}
 	}
 }
 
-// told returns the words of a command for an event.
-func told(argv []string) []string {
+// argvOf returns the words of a command for an event.
+func argvOf(argv []string) []string {
 	list := slices.Clone(argv)
 	for i, word := range list {
 		if word == tools.UnknownWord {
@@ -132,8 +132,8 @@ func told(argv []string) []string {
 
 // TellPaths sets the paths of an event.
 func (e *Event) TellPaths(paths []string) {
-	if e.MorePaths = max(0, len(paths)-maxTold); e.MorePaths > 0 {
-		paths = paths[:maxTold]
+	if e.MorePaths = max(0, len(paths)-maxListed); e.MorePaths > 0 {
+		paths = paths[:maxListed]
 	}
 	e.Paths = paths
 }

@@ -163,12 +163,12 @@ func TestEffects(t *testing.T) {
 // TestTellEffects: what is left out is counted, and a hook is about it all the same.
 func TestTellEffects(t *testing.T) {
 	var effects []tools.Effect
-	for i := range maxTold {
+	for i := range maxListed {
 		effects = append(effects, tools.Effect{Kind: tools.ReadsPath, Path: fmt.Sprint(i)})
 	}
 	effects = append(effects, tools.Effect{Kind: tools.UsesTool}, tools.Effect{Kind: tools.WritesPath, Path: "last"})
 	var event Event
-	if event.TellEffects(effects, 0); len(event.Effects) != maxTold || event.MoreEffects != 1 {
+	if event.TellEffects(effects, 0); len(event.Effects) != maxListed || event.MoreEffects != 1 {
 		t.Errorf("told %d, and %d more", len(event.Effects), event.MoreEffects)
 	}
 	if event.TellEffects(effects[:2], 7); len(event.Effects) != 2 || event.MoreEffects != 7 {
@@ -179,7 +179,7 @@ func TestTellEffects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hooks.Close()
-	if len(hooks.About(BeforeCall, &tools.Spec{Name: "x"}, effects)) != 1 || len(hooks.About(BeforeCall, &tools.Spec{Name: "x"}, effects[:maxTold])) != 0 {
+	if len(hooks.About(BeforeCall, &tools.Spec{Name: "x"}, effects)) != 1 || len(hooks.About(BeforeCall, &tools.Spec{Name: "x"}, effects[:maxListed])) != 0 {
 		t.Error("it is not about the effect that is not told")
 	}
 
@@ -324,10 +324,10 @@ func TestNotifiesAllTenants(t *testing.T) {
 		<-release
 		return nil, errors.New("enough")
 	})
-	var told sync.WaitGroup
+	var delivered sync.WaitGroup
 	notify := func(tenant string) {
-		told.Add(1)
-		hooks.Notify([]*Hook{hook}, Where{}, Event{Tenant: tenant}, told.Done)
+		delivered.Add(1)
+		hooks.Notify([]*Hook{hook}, Where{}, Event{Tenant: tenant}, delivered.Done)
 	}
 	notify("b")
 	for range maxNotices {
@@ -339,7 +339,7 @@ func TestNotifiesAllTenants(t *testing.T) {
 		t.Errorf("%d notifications of one tenant were dropped, and %d of another", before, after-before)
 	}
 	close(release)
-	told.Wait()
+	delivered.Wait()
 }
 
 // TestNames: what a hook is called that has no name.

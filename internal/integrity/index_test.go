@@ -334,7 +334,7 @@ func TestForgedIndexIsTakenBack(t *testing.T) {
 			}
 			defer keeper.Leave()
 			keeper.Begin(Writer{}).End()
-			for _, looked := range []bool{false, true} {
+			for _, checked := range []bool{false, true} {
 				if test.at == "" && len(test.init) > 0 {
 					g.git("", "config", "core.repositoryFormatVersion", "1")
 					g.git("", "config", "extensions.objectFormat", "sha256")
@@ -348,21 +348,21 @@ func TestForgedIndexIsTakenBack(t *testing.T) {
 				blob, _ := hex.DecodeString(strings.TrimSpace(r.git("#!/bin/sh\necho evil\n", "hash-object", "-w", "--stdin")))
 				r.forge(forgery{version: test.version, hash: test.hash, names: []string{hook}, blob: blob}, test.shared, test.link)
 				found := ""
-				if looked {
+				if checked {
 					found = strings.Join(mark.End(), "; ")
 				}
 				r.try("", "restore", ".")
 				_, err := os.Stat(filepath.Join(dir, hook))
 				switch {
-				case !looked && err != nil:
+				case !checked && err != nil:
 					t.Fatal("git writes no hook by itself: this is no attack")
-				case looked && err == nil:
+				case checked && err == nil:
 					t.Errorf("git has written the hook; found %q", found)
-				case looked && (!strings.Contains(found, "git reset makes it anew") || !test.link && !strings.Contains(found, hook)):
+				case checked && (!strings.Contains(found, "git reset makes it anew") || !test.link && !strings.Contains(found, hook)):
 					t.Errorf("found %q", found)
 				}
 				os.Remove(filepath.Join(dir, hook))
-				if !looked {
+				if !checked {
 					os.Remove(filepath.Join(dir, ".git/index"))
 					if test.at != "" {
 						os.RemoveAll(filepath.Join(g.dir, "sub"))

@@ -74,7 +74,7 @@ func (s *Set[T]) Dirs() []string { return s.dirs }
 func (s *Set[T]) All() ([]T, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.look()
+	s.refresh()
 	return s.values, s.revision
 }
 
@@ -82,12 +82,12 @@ func (s *Set[T]) All() ([]T, uint64) {
 func (s *Set[T]) Wrong() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.look()
+	s.refresh()
 	return s.wrong
 }
 
-// look reads what is new or changed.
-func (s *Set[T]) look() {
+// refresh reads what is new or changed.
+func (s *Set[T]) refresh() {
 	seen := make(map[string]*found[T])
 	var all []*found[T]
 	var wrong []string

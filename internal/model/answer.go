@@ -223,9 +223,9 @@ func (p Prices) of(u Usage, written int64) float64 {
 // tokens returns a number of tokens that a provider told.
 func tokens(n float64) int64 { return int64(min(max(n, 0), 1e12)) }
 
-func set(count *int64, told *float64) {
-	if told != nil {
-		*count = tokens(*told)
+func set(count *int64, reported *float64) {
+	if reported != nil {
+		*count = tokens(*reported)
 	}
 }
 

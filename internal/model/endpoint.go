@@ -358,7 +358,7 @@ func (e *Endpoint) explain(ctx context.Context, err error, r *reading) (failure 
 		after = "in the middle of its answer: what came of it is not all"
 	}
 	bad := malformedError("")
-	told, isTold := errors.AsType[*providerError](err)
+	reported, isReported := errors.AsType[*providerError](err)
 	switch {
 	case errors.As(err, &failure):
 	case errors.Is(err, errIdle):
@@ -370,12 +370,12 @@ func (e *Endpoint) explain(ctx context.Context, err error, r *reading) (failure 
 		failure = e.failed(TooMuch, "answered with more than may be read: an event may have %d bytes, and an answer %s. Ask for less at once; the operator can raise max_answer.", maxEvent, e.spec.MaxAnswer)
 	case errors.As(err, &bad):
 		failure = e.failed(Malformed, "answered in a way that cannot be read: %s. The operator has to look at format and url.", e.shown(string(bad)))
-	case isTold:
-		status := statusOf[told.Type]
-		if code, ok := told.Code.(float64); ok && status == 0 { // some put the status there
+	case isReported:
+		status := statusOf[reported.Type]
+		if code, ok := reported.Code.(float64); ok && status == 0 { // some put the status there
 			status = int(code)
 		}
-		failure = e.classify(status, told, "")
+		failure = e.classify(status, reported, "")
 	case errors.Is(err, errCut) || r.begun:
 		failure = e.failed(BrokeOff, "broke off %s. Try again.", after)
 		failure.again = true
@@ -403,29 +403,29 @@ func (e *Endpoint) refusal(response *http.Response) error {
 		Error           json.RawMessage
 		Message, Detail any
 	}
-	told := &providerError{}
+	reported := &providerError{}
 	if json.Unmarshal(text, &body) == nil {
 		if found := errorIn(body.Error); found != nil {
-			told = found
+			reported = found
 		} else if said := cmp.Or(body.Message, body.Detail); said != nil {
-			told.Message = fmt.Sprint(said)
+			reported.Message = fmt.Sprint(said)
 		}
 	}
 	if response.StatusCode/100 == 3 {
 		return e.failed(Unreachable, "redirects to another address, which is not followed with a key. The operator has to look at url.")
 	}
-	return e.classify(response.StatusCode, told, response.Header.Get("Retry-After"))
+	return e.classify(response.StatusCode, reported, response.Header.Get("Retry-After"))
 }
 
 // classify returns an error of a provider in words. A status of 0 is one that nobody knows.
-func (e *Endpoint) classify(status int, told *providerError, retryAfter string) *Error {
+func (e *Endpoint) classify(status int, reported *providerError, retryAfter string) *Error {
 	said := ""
-	if told.Message != "" {
-		said = fmt.Sprintf(" (it says: %s)", e.shown(told.Message))
+	if reported.Message != "" {
+		said = fmt.Sprintf(" (it says: %s)", e.shown(reported.Message))
 	}
 	is := func(codes ...string) bool {
 		for _, code := range codes {
-			if told.Type == code || told.Code == code || strings.Contains(strings.ToLower(told.Message), code) {
+			if reported.Type == code || reported.Code == code || strings.Contains(strings.ToLower(reported.Message), code) {
 				return true
 			}
 		}
@@ -438,7 +438,7 @@ func (e *Endpoint) classify(status int, told *providerError, retryAfter string) 
 		return e.failed(Credentials, "refuses its key%s. The operator has to set key_file or key_env.", said)
 	case status == 413 || is("context_length_exceeded", "request_too_large", "prompt is too long", "maximum context length", "context window"):
 		return e.failed(TooLarge, "does not take so large a conversation%s. Begin anew with a summary of it, or with less.", said)
-	case status == 404 && told.Message != "" || is("model_not_found"):
+	case status == 404 && reported.Message != "" || is("model_not_found"):
 		return e.failed(UnknownModel, "is not there: the provider does not know %q%s. The operator has to look at model and url.", e.spec.Model, said)
 	case status == 404:
 		return e.failed(Rejected, "has no API at its address. The operator has to look at url and format.")

@@ -86,7 +86,7 @@ func ask(ctx context.Context, m model.Model, request *model.Request) (*heard, mo
 	return h, answer, err
 }
 
-func told(text string) *model.Request {
+func requestOf(text string) *model.Request {
 	return &model.Request{System: "You are terse.", Tools: tools, Messages: []model.Message{{Text: text}}}
 }
 
@@ -113,7 +113,7 @@ func TestConversation(t *testing.T) {
 				s.Prices = model.Prices{Input: 3, Cached: 1, Output: 10}
 				s.MaxTokens = 777
 			})
-			request := told("What is in the file, and what time is it?")
+			request := requestOf("What is in the file, and what time is it?")
 			h, answer, err := ask(t.Context(), e, request)
 			if err != nil {
 				t.Fatal(err)
@@ -152,7 +152,7 @@ func h1(r *model.Request) toolcall.Call { return r.Messages[1].Calls[0] }
 func TestCacheMarks(t *testing.T) {
 	server := scripted(t, modeltest.Turns(modeltest.Turn{Text: "one"}, modeltest.Turn{Text: "two"}, modeltest.Turn{Text: "three"}))
 	e := endpoint(t, server, "anthropic", nil)
-	request := told("a")
+	request := requestOf("a")
 	for range 3 {
 		h, _, err := ask(t.Context(), e, request)
 		if err != nil {
@@ -176,7 +176,7 @@ func TestCallsComeEarly(t *testing.T) {
 			Then:  func(ctx context.Context) { <-got }, // the message does not end before
 		}))
 		calls := 0
-		_, err := endpoint(t, server, format, nil).Ask(t.Context(), told("go"), func(p toolcall.Piece) {
+		_, err := endpoint(t, server, format, nil).Ask(t.Context(), requestOf("go"), func(p toolcall.Piece) {
 			if _, ok := p.(toolcall.Call); ok {
 				if calls++; calls == 2 {
 					close(got)
@@ -194,7 +194,7 @@ func TestUnsettledConversations(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
 		server := scripted(t, modeltest.Sequence(modeltest.Turn{Text: "ok"}))
 		e := endpoint(t, server, format, nil)
-		request := told("first")
+		request := requestOf("first")
 		request.Messages = append(request.Messages,
 			model.Message{Text: "second"},
 			model.Message{FromModel: true, Text: "  \n"},
@@ -241,7 +241,7 @@ func TestTextDialects(t *testing.T) {
 				modeltest.Turn{Text: "Done."},
 			))
 			e := endpoint(t, server, format, func(s *model.Spec) { s.Dialect = d.Name })
-			request := told("Read a.txt")
+			request := requestOf("Read a.txt")
 			h, answer, err := ask(t.Context(), e, request)
 			if err != nil {
 				t.Fatal(d.Name, err)
@@ -271,11 +271,11 @@ func TestUnknownTools(t *testing.T) {
 			modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("read_fil", struct{}{})}},
 			modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("git_log", struct{}{})}}))
 		e := endpoint(t, server, format, nil)
-		h, answer, err := ask(t.Context(), e, told("go"))
+		h, answer, err := ask(t.Context(), e, requestOf("go"))
 		if err != nil || len(h.calls) != 0 || len(h.broken) != 1 || h.broken[0].ID == "" || !strings.Contains(h.broken[0].Message, "read_file") || answer.Stop != model.Calling {
 			t.Errorf("heard %+v, %+v, %v", h, answer, err)
 		}
-		request := told("go")
+		request := requestOf("go")
 		request.Accepts = func(name string) bool { return name == "git_log" }
 		if h, _, err := ask(t.Context(), e, request); err != nil || len(h.calls) != 1 {
 			t.Errorf("heard %+v, %v", h, err)
@@ -288,7 +288,7 @@ func TestCutCalls(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
 		server := scripted(t, modeltest.Sequence(modeltest.Turn{Stop: model.TooLong,
 			Calls: []toolcall.Call{{Tool: "read_file", Input: json.RawMessage(`{"path":"/etc/pas`)}}}))
-		h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), told("go"))
+		h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), requestOf("go"))
 		if err != nil || len(h.calls) != 0 || len(h.broken) != 1 || answer.Stop != model.TooLong {
 			t.Errorf("heard %+v, %+v, %v", h, answer, err)
 		}
@@ -301,7 +301,7 @@ func TestStops(t *testing.T) {
 		for _, stop := range []model.Stop{model.Ended, model.TooLong, model.Refused} {
 			server := scripted(t, modeltest.Sequence(modeltest.Turn{Text: "some words", Stop: stop, NoUsage: true}))
 			e := endpoint(t, server, format, nil)
-			request := told("go")
+			request := requestOf("go")
 			_, answer, err := ask(t.Context(), e, request)
 			if err != nil || answer.Stop != stop {
 				t.Errorf("%s: %+v, %v", stop, answer, err)
@@ -311,7 +311,7 @@ func TestStops(t *testing.T) {
 			}
 		}
 		server := scripted(t, modeltest.Sequence(modeltest.Turn{}))
-		h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), told("go"))
+		h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), requestOf("go"))
 		if err != nil || h.text != "" || answer.Stop != model.Ended {
 			t.Errorf("a model that says nothing: %+v, %+v, %v", h, answer, err)
 		}
@@ -325,7 +325,7 @@ func TestWholeMessages(t *testing.T) {
 		"openai":    `{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","tool_calls":[{"id":"t1","type":"function","function":{"name":"now","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":6}}`,
 	} {
 		server := scripted(t, modeltest.Sequence(modeltest.Turn{Raw: []byte(text), Kind: "application/json"}))
-		h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), told("go"))
+		h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), requestOf("go"))
 		want := model.Answer{Stop: model.Calling, Usage: model.Usage{Input: 5, Output: 6}}
 		if err != nil || h.text != "Hi" || len(h.calls) != 1 || answer != want {
 			t.Errorf("%s: heard %+v, %+v, %v", format, h, answer, err)
@@ -342,7 +342,7 @@ func TestSettings(t *testing.T) {
 			s.Parameters = map[string]any{"temperature": 0.5}
 			s.MaxCompletionTokens = true
 		})
-		request := told("go")
+		request := requestOf("go")
 		request.MaxTokens = 9
 		if _, _, err := ask(t.Context(), e, request); err != nil {
 			t.Fatal(err)
@@ -390,7 +390,7 @@ func TestConcurrent(t *testing.T) {
 		defer cancel()
 		first, second := make(chan error, 1), make(chan error, 1)
 		request := func(ctx context.Context, done chan error) {
-			_, _, err := ask(ctx, e, told("go"))
+			_, _, err := ask(ctx, e, requestOf("go"))
 			done <- err
 		}
 		go request(t.Context(), first)
@@ -418,7 +418,7 @@ func TestCancelled(t *testing.T) {
 		why := errors.New("the parent was stopped")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		answer, err := endpoint(t, server, format, nil).Ask(ctx, told("go"), func(toolcall.Piece) { cancel(why) })
+		answer, err := endpoint(t, server, format, nil).Ask(ctx, requestOf("go"), func(toolcall.Piece) { cancel(why) })
 		if !errors.Is(err, why) || answer.Usage.Input == 0 {
 			t.Errorf("%+v, %v", answer, err)
 		}

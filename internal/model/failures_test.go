@@ -137,7 +137,7 @@ func TestRefusals(t *testing.T) {
 					test.set(s, server)
 				}
 			})
-			h, answer, err := ask(t.Context(), e, told("one two three four five six seven eight nine ten eleven twelve"))
+			h, answer, err := ask(t.Context(), e, requestOf("one two three four five six seven eight nine ten eleven twelve"))
 			failure := kindOf(t, err)
 			if failure.Kind != test.kind || !strings.Contains(failure.Message, test.words) || failure.Partial || h.text != "" || answer.Stop != "" {
 				t.Errorf("%+v: %+v", test.turn, failure)
@@ -167,7 +167,7 @@ func TestRetries(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, server := inBubble(t, modeltest.Sequence(fault, fault, fault, modeltest.Turn{Text: "at last"}), format, nil)
 				began := time.Now()
-				h, answer, err := ask(t.Context(), e, told("go"))
+				h, answer, err := ask(t.Context(), e, requestOf("go"))
 				if err != nil || h.text != "at last" || answer.Stop != model.Ended {
 					t.Errorf("%+v: heard %+v, %+v, %v", fault, h, answer, err)
 				}
@@ -197,7 +197,7 @@ func TestRetryAfter(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e, _ := inBubble(t, modeltest.Sequence(modeltest.Turn{Status: 429, RetryAfter: test.header()}, modeltest.Turn{Text: "ok"}), "anthropic", nil)
 			began := time.Now()
-			if _, _, err := ask(t.Context(), e, told("go")); err != nil {
+			if _, _, err := ask(t.Context(), e, requestOf("go")); err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(began); took < test.wait || took > test.wait+2*time.Second {
@@ -209,7 +209,7 @@ func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, server := inBubble(t, modeltest.Sequence(modeltest.Turn{Status: 429, RetryAfter: "300"}), "openai", nil)
 		began := time.Now()
-		_, _, err := ask(t.Context(), e, told("go"))
+		_, _, err := ask(t.Context(), e, requestOf("go"))
 		failure := kindOf(t, err)
 		if failure.Kind != model.RateLimited || failure.Retry.Sub(began) != 5*time.Minute || time.Since(began) > time.Second || len(server.Requests()) != 1 {
 			t.Errorf("%+v after %s", failure, time.Since(began))
@@ -235,7 +235,7 @@ func TestRetriesEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, server := inBubble(t, func(*modeltest.Request) modeltest.Turn { return test.turn }, "openai",
 					func(s *model.Spec) { s.Attempts = 3 })
-				_, _, err := ask(t.Context(), e, told("go"))
+				_, _, err := ask(t.Context(), e, requestOf("go"))
 				if failure := kindOf(t, err); failure.Kind != test.kind || failure.Partial {
 					t.Errorf("%+v", failure)
 				}
@@ -257,7 +257,7 @@ func TestTimeouts(t *testing.T) {
 			<-ctx.Done()
 		}}), "anthropic", func(s *model.Spec) { s.IdleTimeout, s.Timeout = time.Hour, time.Minute })
 		began := time.Now()
-		h, answer, err := ask(t.Context(), e, told("go"))
+		h, answer, err := ask(t.Context(), e, requestOf("go"))
 		if failure := kindOf(t, err); failure.Kind != model.Slow || !failure.Partial || !strings.Contains(failure.Message, "1m0s") || time.Since(began) != time.Minute {
 			t.Errorf("%+v after %s", failure, time.Since(began))
 		}
@@ -275,7 +275,7 @@ func TestPauses(t *testing.T) {
 			think := func(context.Context) { time.Sleep(90 * time.Second) }
 			e, _ := inBubble(t, modeltest.Sequence(modeltest.Turn{Text: "well", First: think, Then: think}), format,
 				func(s *model.Spec) { s.IdleTimeout, s.Attempts = 2*time.Minute, 1 })
-			if h, _, err := ask(t.Context(), e, told("go")); err != nil || h.text != "well" {
+			if h, _, err := ask(t.Context(), e, requestOf("go")); err != nil || h.text != "well" {
 				t.Errorf("heard %+v, %v", h, err)
 			}
 		})
@@ -295,7 +295,7 @@ func TestBreakOff(t *testing.T) {
 			{modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("now", struct{}{})}, Error: "api_error"}, model.Overloaded},
 		} {
 			server := scripted(t, modeltest.Sequence(test.turn))
-			h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), told("go"))
+			h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), requestOf("go"))
 			failure := kindOf(t, err)
 			if failure.Kind != test.kind || !failure.Partial || h.text == "" && h.calls == nil || answer.Usage.Input == 0 || answer.Usage.Output < 2 || !answer.Usage.Estimated {
 				t.Errorf("%+v: heard %+v, %+v, %+v", test.turn, h, answer, failure)
@@ -322,7 +322,7 @@ func TestFlood(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			_, err := e.Ask(t.Context(), told("go"), func(p toolcall.Piece) {
+			_, err := e.Ask(t.Context(), requestOf("go"), func(p toolcall.Piece) {
 				if text, ok := p.(toolcall.Text); ok {
 					taken += len(text)
 				}
@@ -352,7 +352,7 @@ func TestUnreachable(t *testing.T) {
 	listener.Close()
 	server := scripted(t, modeltest.Sequence())
 	e := endpoint(t, server, "openai", func(s *model.Spec) { s.URL, s.Attempts = "http://"+at, 1 })
-	_, _, err = ask(t.Context(), e, told("go"))
+	_, _, err = ask(t.Context(), e, requestOf("go"))
 	if failure := kindOf(t, err); failure.Kind != model.Unreachable || !strings.Contains(failure.Message, "url") {
 		t.Errorf("%+v", failure)
 	}
@@ -373,7 +373,7 @@ func TestRedirects(t *testing.T) {
 		}))
 		defer server.Close()
 		e := endpoint(t, scripted(t, nil), format, func(s *model.Spec) { s.URL = server.URL })
-		_, _, err := ask(t.Context(), e, told("go"))
+		_, _, err := ask(t.Context(), e, requestOf("go"))
 		for _, err := range []error{err, e.Probe(t.Context())} {
 			if failure := kindOf(t, err); failure.Kind != model.Unreachable || !strings.Contains(failure.Message, "redirects") {
 				t.Errorf("%+v", failure)
@@ -408,24 +408,24 @@ func TestKeys(t *testing.T) {
 	server := scripted(t, func(*modeltest.Request) modeltest.Turn { return modeltest.Turn{Text: "x"} })
 	var file string
 	e := endpoint(t, server, "openai", func(s *model.Spec) { file = s.KeyFile; writeFile(t, file, "sk-old") })
-	_, _, err := ask(t.Context(), e, told("go"))
+	_, _, err := ask(t.Context(), e, requestOf("go"))
 	if failure := kindOf(t, err); failure.Kind != model.Credentials {
 		t.Errorf("%+v", failure)
 	}
 	writeFile(t, file, key)
-	if _, _, err := ask(t.Context(), e, told("go")); err != nil {
+	if _, _, err := ask(t.Context(), e, requestOf("go")); err != nil {
 		t.Error(err)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = ask(t.Context(), e, told("go"))
+	_, _, err = ask(t.Context(), e, requestOf("go"))
 	if failure := kindOf(t, err); failure.Kind != model.Credentials || !strings.Contains(failure.Message, "key_file") {
 		t.Errorf("%+v", failure)
 	}
 	t.Setenv("MODEL_KEY", key)
 	e = endpoint(t, server, "anthropic", func(s *model.Spec) { s.KeyFile, s.KeyEnv = "", "MODEL_KEY" })
-	if _, _, err := ask(t.Context(), e, told("go")); err != nil {
+	if _, _, err := ask(t.Context(), e, requestOf("go")); err != nil {
 		t.Error(err)
 	}
 }
@@ -450,7 +450,7 @@ func TestBudgets(t *testing.T) {
 					test.set(s)
 				})
 				request := func(who string) error {
-					r := told("go")
+					r := requestOf("go")
 					r.Principal = who
 					_, _, err := ask(t.Context(), e, r)
 					return err
@@ -488,7 +488,7 @@ func TestBudgetOfFailures(t *testing.T) {
 			func(s *model.Spec) { s.Day.Tokens, s.Attempts = 1000, 1 })
 		fail := func(with modeltest.Turn) *model.Error {
 			turn.Store(&with)
-			_, _, err := ask(t.Context(), e, told("go"))
+			_, _, err := ask(t.Context(), e, requestOf("go"))
 			return kindOf(t, err)
 		}
 		for range 100 {

@@ -104,7 +104,7 @@ func (s *subject) byNetwork() verdict {
 	}
 	if known := e.Host != "" && e.Unclear == ""; known && !isLoopback(e.Host) {
 		// What only looks is asked about in mode plan, too.
-		if looks := s.call.Spec.Needs() == tools.ReadOnly && !s.call.runsPrograms(); !looks {
+		if readsOnly := s.call.Spec.Needs() == tools.ReadOnly && !s.call.runsPrograms(); !readsOnly {
 			if v := changing(s.call.Mode, false); v.Action != Allow {
 				return v
 			}

@@ -28,7 +28,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	session := w.as("agent").session(&pb.CreateSessionRequest{SessionId: "s", Mode: pb.Mode_MODE_ALLOW})
 	effects := filepath.Join(session.GetWorkspace(), "effects")
 	var mu sync.Mutex
-	told := make(map[string]*pb.Finished)
+	ends := make(map[string]*pb.Finished)
 	made := 0
 	for round := range soaktest.Times(2, 100) {
 		enough := make(chan struct{})
@@ -48,7 +48,7 @@ func TestKilledUnderLoad(t *testing.T) {
 						close(enough)
 					}
 					if err == nil {
-						told[id] = events[len(events)-1].GetFinished()
+						ends[id] = events[len(events)-1].GetFinished()
 					}
 					mu.Unlock()
 					if err != nil && status.Code(err) != codes.Unavailable && ctx.Err() == nil {
@@ -69,7 +69,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		agent := w.as("agent")
 		for n := 0; n < 4; n++ { // what was under way, and what was done
 			for worker := range 4 {
-				retry(t, agent, fmt.Sprintf("%d-%d-%d", round, worker, n), told)
+				retry(t, agent, fmt.Sprintf("%d-%d-%d", round, worker, n), ends)
 			}
 		}
 	}
@@ -79,22 +79,22 @@ func TestKilledUnderLoad(t *testing.T) {
 			t.Errorf("%s had its effect %d times", id, times)
 		}
 	}
-	for id, finished := range told {
+	for id, finished := range ends {
 		if finished.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED && counts[id] != 1 {
 			t.Errorf("%s was told to have succeeded, and had its effect %d times", id, counts[id])
 		}
 	}
-	t.Logf("%d calls, %d told, %d effects", made, len(told), len(counts))
+	t.Logf("%d calls, %d told, %d effects", made, len(ends), len(counts))
 }
 
 // retry makes a call again, and holds the server to what it told of it before.
-func retry(t *testing.T, agent *caller, id string, told map[string]*pb.Finished) {
+func retry(t *testing.T, agent *caller, id string, ends map[string]*pb.Finished) {
 	t.Helper()
 	_, finished := agent.end("s", id, "bash", fmt.Sprintf(`{"command": "echo %s >> effects"}`, id))
-	if before := told[id]; before != nil && !proto.Equal(before, finished) {
+	if before := ends[id]; before != nil && !proto.Equal(before, finished) {
 		t.Errorf("%s: %v, and before the restart %v", id, finished, before)
 	}
-	told[id] = finished
+	ends[id] = finished
 }
 
 // withCancelOf ends a context with another.

@@ -32,8 +32,10 @@ func (p *place) guardOf(t testing.TB) int {
 // TestGuardAgain has one guard run one command after another: what the first did
 // is not counted for the second. In the end it goes.
 func TestGuardAgain(t *testing.T) {
+	t.Parallel()
 	for kernel, config := range kernels {
 		t.Run(kernel, func(t *testing.T) {
+			t.Parallel() // the guard goes after seconds
 			p := newPlace(t, config, nil)
 			guard := p.guardOf(t)
 			_, first := p.run(t, `perl -e '$x = "x" x (64 << 20); 1 while (times)[0] < 0.7'`, sandbox.Limits{})

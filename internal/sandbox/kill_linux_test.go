@@ -122,6 +122,7 @@ func TestSignalsDoNotWait(t *testing.T) {
 
 // TestGuardStopped has a guard that does not answer: it is replaced.
 func TestGuardStopped(t *testing.T) {
+	t.Parallel() // it is waited for
 	p := newPlace(t, sandbox.Config{}, nil)
 	process, r := p.start(t, `setsid sleep 300 & echo $PPID; sleep 300`, sandbox.Limits{})
 	defer r.Close()
@@ -296,6 +297,9 @@ func TestCancelTogether(t *testing.T) {
 	p.wantNothingLeft(t)
 }
 
+// servedCommands is how many commands of three processes each a server has when it is killed.
+const servedCommands = 60
+
 // serve is a server that runs commands until it is killed.
 func serve(dir string) {
 	s, err := sandbox.Open(sandbox.Config{Helper: helperPath, NoNamespaces: true})
@@ -308,7 +312,7 @@ func serve(dir string) {
 		panic(err)
 	}
 	p := &place{jail, s, dir}
-	for range 200 {
+	for range servedCommands {
 		_, r, err := p.tryStart(`setsid sleep 300 & (sleep 300 &); echo ready; sleep 300`, sandbox.Limits{})
 		if err != nil {
 			panic(err)
@@ -321,7 +325,7 @@ func serve(dir string) {
 	select {}
 }
 
-// TestServerKilled kills a server that has 200 commands running.
+// TestServerKilled kills a server that has many commands running.
 func TestServerKilled(t *testing.T) {
 	p := &place{dir: t.TempDir()}
 	cmd := exec.Command("/proc/self/exe")
@@ -336,7 +340,7 @@ func TestServerKilled(t *testing.T) {
 	}
 	waitFor(t, stdout, "ready\n")
 	running := 0
-	for running < 600 { // one that is about to execute sleep has no environment
+	for running < 3*servedCommands { // one that is about to execute sleep has no environment
 		running = len(alive(t, p.dir))
 	}
 	cmd.Process.Kill()
@@ -349,7 +353,7 @@ func TestServerKilled(t *testing.T) {
 // TestNothingLeaks starts many commands: nothing of them stays in the server or
 // in the helper.
 func TestNothingLeaks(t *testing.T) {
-	starts := soaktest.Times(1000, 10_000)
+	starts := soaktest.Times(240, 10_000)
 	p := newPlace(t, sandbox.Config{}, nil)
 	run := func(n int) {
 		var wg sync.WaitGroup

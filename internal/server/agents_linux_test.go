@@ -119,7 +119,7 @@ func TestAgentOfMCPClient(t *testing.T) {
 	t.Setenv("TEST_MODEL_KEY", "key")
 	s := serveREST(t, fmt.Sprintf("models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: TEST_MODEL_KEY}]\nagents: {list: [{name: worker, prompt: You work., mode: ask}]}\n", provider.URL))
 	var mu sync.Mutex
-	var asked, told []string
+	var asked, progress []string
 	client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, &mcp.ClientOptions{
 		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			mu.Lock()
@@ -130,7 +130,7 @@ func TestAgentOfMCPClient(t *testing.T) {
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, fmt.Sprintf("%g of %g: %s", r.Params.Progress, r.Params.Total, r.Params.Message))
+			progress = append(progress, fmt.Sprintf("%g of %g: %s", r.Params.Progress, r.Params.Total, r.Params.Message))
 		},
 	})
 	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.url + "/mcp"}, nil)
@@ -149,7 +149,7 @@ func TestAgentOfMCPClient(t *testing.T) {
 		t.Errorf("asked was %q", asked)
 	}
 	waited := 0
-	for _, text := range told {
+	for _, text := range progress {
 		if strings.Contains(text, ": worker: waiting") {
 			waited++
 		}
@@ -158,7 +158,7 @@ func TestAgentOfMCPClient(t *testing.T) {
 		}
 	}
 	if waited == 0 {
-		t.Errorf("nothing was told of the step: %q", told)
+		t.Errorf("nothing was told of the step: %q", progress)
 	}
 }
 

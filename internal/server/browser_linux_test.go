@@ -131,7 +131,7 @@ func browsersIn(workspace string) (pids []int) {
 // do performs a call of the tool, which a person approves, and returns how it ended.
 func (s *browserServer) do(operation string, more ...string) string {
 	s.t.Helper()
-	return told(s.end(operation, more...), false)
+	return outcomeOf(s.end(operation, more...), false)
 }
 
 func (s *browserServer) end(operation string, more ...string) *pb.Finished {

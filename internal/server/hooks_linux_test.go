@@ -239,8 +239,8 @@ func TestHookEndpoint(t *testing.T) {
 		t.Error(end)
 	}
 	event := e.wait(t, hook.BeforeCall)
-	var told struct{ Path string }
-	if json.Unmarshal(event.Input, &told); told.Path != path || event.Tool != "write_file" || event.Hook != "remote" || event.Verdict.Action != "allow" {
+	var sent struct{ Path string }
+	if json.Unmarshal(event.Input, &sent); sent.Path != path || event.Tool != "write_file" || event.Hook != "remote" || event.Verdict.Action != "allow" {
 		t.Errorf("told %+v", event)
 	}
 	for _, bad := range []struct {
@@ -651,9 +651,9 @@ func TestHooksSeeNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := s.run("read_file", `{"path":"f.txt"}`)
-	told := e.wait(t, hook.AfterCall).Result
-	if strings.Contains(contentText(end), secret) || strings.Contains(told.Text, secret) || !strings.Contains(told.Text, "token ") {
-		t.Errorf("the model reads %q, a hook %q", contentText(end), told.Text)
+	result := e.wait(t, hook.AfterCall).Result
+	if strings.Contains(contentText(end), secret) || strings.Contains(result.Text, secret) || !strings.Contains(result.Text, "token ") {
+		t.Errorf("the model reads %q, a hook %q", contentText(end), result.Text)
 	}
 }
 

@@ -203,14 +203,14 @@ func TestMCPCalls(t *testing.T) {
 		t.Errorf("refused: %s", all)
 	}
 	events, end := s.call(&pb.ExecuteToolRequest{Tool: "test__steps", InputJson: []byte(`{"n":3}`)}, nil)
-	var told []string
+	var progress []string
 	for _, e := range events {
 		if p := e.GetProgress(); p != nil {
-			told = append(told, fmt.Sprintf("%s %v/%v", p.GetMessage(), p.GetDone(), p.GetTotal()))
+			progress = append(progress, fmt.Sprintf("%s %v/%v", p.GetMessage(), p.GetDone(), p.GetTotal()))
 		}
 	}
-	if len(told) == 0 || !strings.HasPrefix(told[0], "step ") || !strings.HasSuffix(told[0], "/3") || contentText(end) != "done" {
-		t.Errorf("progress %q, %v", told, end)
+	if len(progress) == 0 || !strings.HasPrefix(progress[0], "step ") || !strings.HasSuffix(progress[0], "/3") || contentText(end) != "done" {
+		t.Errorf("progress %q, %v", progress, end)
 	}
 	s.waitForLog("test", "steps: all steps were made")
 }
@@ -309,15 +309,10 @@ func peak(t *testing.T) int {
 // little. Cases P-172 to P-174 and P-176.
 func TestMCPHostile(t *testing.T) {
 	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "bad", "")+mcpServer(t, "good", "")+
-		mcpServer(t, "mute", "start_timeout: 1s", "silent")+mcpServer(t, "crowd", "", "crowd")+mcpServer(t, "late", "", "once"))
+		mcpServer(t, "mute", "start_timeout: 1s", "silent")+mcpServer(t, "late", "", "once"))
 	s.waitForTool("bad__echo", true)
 	s.waitForTool("good__echo", true)
-	crowd := s.waitForSource("crowd", func(one *pb.Source) bool { return one.GetState() == pb.SourceState_SOURCE_STATE_AVAILABLE })
-	if crowd.GetTools() != 5000 || !strings.Contains(strings.Join(crowd.GetRefused(), "\n"), "at most 5000") {
-		t.Errorf("of a crowd: %v", crowd)
-	}
-	// What is measured is what calls keep, not what the collector has yet to look at: of
-	// a heap with 5,000 tools that is much.
+	// What is measured is what calls keep, not what the collector has yet to look at.
 	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	for _, test := range []struct {
 		tool, input, want string
@@ -327,8 +322,8 @@ func TestMCPHostile(t *testing.T) {
 		{"flood", `{"n":10000}`, "flooded", false},
 		{"huge", `{"n":20000000}`, "mcp_error: bad refused the call: the answer was thrown away: it wrote a message of more than 8388608 bytes", false},
 		{"junk", `{"n":200000}`, "junk", false},
-		{"huge", `{"n":1073741824}`, "source_lost: .*it wrote a message of more than 8388608 bytes.*", true},
-		{"junk", `{"n":100000000}`, "source_lost: .*more than 1048576 bytes to its standard output that are no messages.*", true},
+		{"huge", `{"n":134217728}`, "source_lost: .*it wrote a message of more than 8388608 bytes.*", true},
+		{"junk", `{"n":20000000}`, "source_lost: .*more than 1048576 bytes to its standard output that are no messages.*", true},
 		{"pester", `{}`, "asked|source_lost: .*waited for more than 32 answers.*", false},
 		{"die", `{"status":3}`, "source_lost: .*it ended with exit status 3: the last words.*", true},
 	} {
@@ -370,6 +365,13 @@ func TestMCPHostile(t *testing.T) {
 	})
 	s.waitForTool("late__echo", true)
 	s.waitForLog("late", "not yet")
+	s.stop()
+
+	s = serveAllowing(t, "mcp:\n"+mcpServer(t, "crowd", "", "crowd")) // apart, since all are listed again and again
+	crowd := s.waitForSource("crowd", func(one *pb.Source) bool { return one.GetState() == pb.SourceState_SOURCE_STATE_AVAILABLE })
+	if crowd.GetTools() != 5000 || !strings.Contains(strings.Join(crowd.GetRefused(), "\n"), "at most 5000") {
+		t.Errorf("of a crowd: %v", crowd)
+	}
 }
 
 // newSession returns a new session, so that calls do not wait for each other.

@@ -56,7 +56,7 @@ func TestOpenAPIAttacks(t *testing.T) {
 	}
 	deep := strings.Repeat(`{"type":"object","properties":{"a":`, 3000) + "{}" + strings.Repeat("}}", 3000)
 	many := new(strings.Builder)
-	for i := range 50_000 {
+	for i := range 5000 {
 		fmt.Fprintf(many, `,"/p%d":{"get":{"operationId":"o%d","responses":{}}}`, i, i)
 	}
 	parameters := new(strings.Builder)
@@ -79,8 +79,8 @@ func TestOpenAPIAttacks(t *testing.T) {
 		{"chain", posts(ref("#/components/schemas/S0"), chain), "ok x", ""},
 		{"deep", posts(deep, nil), "ok x", ""},
 		{"aliases", head + `"paths":{"/x":{"get":{"parameters":[{"$ref":"#/components/parameters/P0"}],"responses":{}}}},"components":{"parameters":{` + strings.TrimSuffix(parameters.String(), ",") + `}}}`, "", "nothing but references"},
-		{"many", head + `"paths":{"/x":{}` + many.String() + `}}`, "", "50000 operations are selected: at most 2000; choose some by select"},
-		{"huge", head + `"x":"` + strings.Repeat("x", 100<<20) + `"}`, "", "the document has more than 32MiB"},
+		{"many", head + `"paths":{"/x":{}` + many.String() + `}}`, "", "5000 operations are selected: at most 2000; choose some by select"},
+		{"huge", head + `"x":"` + strings.Repeat("x", 33<<20) + `"}`, "", "the document has more than 32MiB"},
 		{"bomb", "openapi: 3.0.0\nx: &a [x,x,x,x,x,x,x,x,x]\n" + bombs(9) + "paths: {}\n", "", "alias"},
 		{"swagger", `{"swagger":"2.0","paths":{}}`, "", `want OpenAPI 3.0 or 3.1`},
 		{"broken", `{"openapi":`, "", "no OpenAPI"},

@@ -96,17 +96,17 @@ func (s *sourcesServer) ended(tool, input string) string {
 		asked = true
 		return pb.AnswerKind_ANSWER_KIND_DENY_ONCE
 	})
-	return told(end, asked)
+	return outcomeOf(end, asked)
 }
 
 // approved is ended for a call that a person approves, if asked.
 func (s *sourcesServer) approved(tool, input string) string {
 	s.t.Helper()
 	_, end := s.call(&pb.ExecuteToolRequest{Tool: tool, InputJson: []byte(input)}, func(*pb.Approval) pb.AnswerKind { return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE })
-	return told(end, false)
+	return outcomeOf(end, false)
 }
 
-func told(end *pb.Finished, asked bool) string {
+func outcomeOf(end *pb.Finished, asked bool) string {
 	words := []string{strings.ToLower(strings.TrimPrefix(end.GetOutcome().String(), "OUTCOME_"))}
 	if asked {
 		words = append(words, "asked")
@@ -230,7 +230,7 @@ func TestOpenAPIPolicy(t *testing.T) {
 	shopAPI.since()
 	for tool, input := range map[string]string{"shop__items_get": `{"id":"1"}`, "shop__items_put": `{"id":"1","body":{"name":"x"}}`} {
 		_, end := s.call(&pb.ExecuteToolRequest{SessionId: created.GetSession().GetSessionId(), Tool: tool, InputJson: []byte(input)}, nil)
-		t.Log(told(end, false))
+		t.Log(outcomeOf(end, false))
 	}
 	if sent := shopAPI.since(); !slices.Equal(sent, []string{"GET /v2/items/1"}) {
 		t.Errorf("in plan mode it sent %v", sent)
@@ -355,7 +355,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		}
 		if end := response.GetEvent().GetFinished(); end != nil {
 			if end.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED {
-				t.Errorf("a cancelled call ended as %s", told(end, false))
+				t.Errorf("a cancelled call ended as %s", outcomeOf(end, false))
 			}
 			break
 		}

@@ -35,12 +35,12 @@ func TestPlanning(t *testing.T) {
 	here := s.session("here", pb.Mode_MODE_PLAN, 0)
 	events, end := s.call(&pb.ExecuteToolRequest{SessionId: here, Tool: "TodoWrite", InputJson: []byte(`{"todos":[{"content":"Look","status":"completed","activeForm":"Looking"},{"content":"Plan","status":"in_progress","activeForm":"Planning"}]}`)}, nobody)
 	wants(t, "todos of another system", end, "1 of 2 done\n1 [x] Look\n2 [>] Plan\n")
-	told := false
+	reported := false
 	for _, event := range events {
 		p := event.GetProgress()
-		told = told || p.GetDone() == 1 && p.GetTotal() == 2 && p.GetUnit() == "todos" && p.GetMessage() == "1 of 2 done: Planning"
+		reported = reported || p.GetDone() == 1 && p.GetTotal() == 2 && p.GetUnit() == "todos" && p.GetMessage() == "1 of 2 done: Planning"
 	}
-	if details := detailsOf(t, end); !told || fmt.Sprint(details["done"], details["total"]) != "1 2" {
+	if details := detailsOf(t, end); !reported || fmt.Sprint(details["done"], details["total"]) != "1 2" {
 		t.Errorf("clients are told %v and %v", events, details)
 	}
 

@@ -22,12 +22,12 @@ import (
 
 // watchAccess keeps tokens and certificates in step with their files until ctx ends, and
 // tells the log of issuers that do not answer.
-func watchAccess(ctx context.Context, c *config.Config, access *config.Access, registry prometheus.Registerer, logger *zap.Logger, told func(what, version string, err error)) {
+func watchAccess(ctx context.Context, c *config.Config, access *config.Access, registry prometheus.Registerer, logger *zap.Logger, report func(what, version string, err error)) {
 	reloads := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "toolserver_reloads_total", Help: "Changes of the files of tokens and certificates by result.",
 	}, []string{"what", "result"})
 	watch := func(what string, files []string, load func() error) {
-		r := &reloaded{what: what, files: files, load: load, reloads: reloads, logger: logger, told: told}
+		r := &reloaded{what: what, files: files, load: load, reloads: reloads, logger: logger, report: report}
 		for _, result := range []string{"succeeded", "failed"} {
 			reloads.WithLabelValues(what, result)
 		}
@@ -60,7 +60,7 @@ type reloaded struct {
 	load    func() error // as a whole or not at all
 	reloads *prometheus.CounterVec
 	logger  *zap.Logger
-	told    func(what, version string, err error)
+	report  func(what, version string, err error)
 
 	inForce, wrong, reported [sha256.Size]byte
 }
@@ -95,14 +95,14 @@ func (r *reloaded) check() {
 	case err == nil:
 		r.inForce, r.wrong, r.reported = now, [sha256.Size]byte{}, [sha256.Size]byte{}
 		r.reloads.WithLabelValues(r.what, "succeeded").Inc()
-		r.told(r.what, "", nil)
+		r.report(r.what, "", nil)
 		r.logger.Info(r.what+" in force", zap.Strings("files", r.files))
 	case now != r.wrong:
 		r.wrong = now
 	default:
 		r.reported = now
 		r.reloads.WithLabelValues(r.what, "failed").Inc()
-		r.told(r.what, "", err)
+		r.report(r.what, "", err)
 		r.logger.Error("files of "+r.what+" are not valid: those before stay in force", zap.Error(err))
 	}
 }

@@ -54,7 +54,7 @@ func openSources(c *config.Config, runners *command.Runners, registry *tools.Reg
 			return nil, err
 		}
 		select {
-		case <-s.Looked():
+		case <-s.Scanned():
 		case <-time.After(folderPatience):
 		}
 	}

@@ -209,25 +209,25 @@ func TestServedAgent(t *testing.T) {
 	if task.err != nil || task.report.Text != "It says hello." || task.report.Turns != 2 || task.report.Calls != 1 || task.report.Usage.Input != 10 {
 		t.Fatalf("%+v, %v", task.report, task.err)
 	}
-	var told []string
+	var updates []string
 	for _, u := range task.updates {
 		switch kind := u.GetKind().(type) {
 		case *pb.Nested_Turn:
-			told = append(told, fmt.Sprint("turn ", kind.Turn.GetTurn()))
+			updates = append(updates, fmt.Sprint("turn ", kind.Turn.GetTurn()))
 		case *pb.Nested_Text:
-			told = append(told, kind.Text)
+			updates = append(updates, kind.Text)
 		case *pb.Nested_Heard:
-			told = append(told, "heard "+kind.Heard)
+			updates = append(updates, "heard "+kind.Heard)
 		case *pb.Nested_Call:
 			if kind.Call.GetEvent().GetFinished() != nil {
-				told = append(told, "ended "+kind.Call.GetTool())
+				updates = append(updates, "ended "+kind.Call.GetTool())
 			} else {
-				told = append(told, "call "+kind.Call.GetTool())
+				updates = append(updates, "call "+kind.Call.GetTool())
 			}
 		}
 	}
-	slices.Sort(told) // calls are seen by another way than updates
-	if got, want := strings.Join(told, ", "), "I look., call read_file, ended read_file, heard hurry, turn 1"; got != want {
+	slices.Sort(updates) // calls are seen by another way than updates
+	if got, want := strings.Join(updates, ", "), "I look., call read_file, ended read_file, heard hurry, turn 1"; got != want {
 		t.Errorf("told %s, want %s", got, want)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
@@ -82,11 +83,47 @@ func newArena(t *testing.T, a attack) *arena {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	prepare(t, x.out, "printf "+canary+" > secret")
-	prepare(t, x.ws, "git init -q . && mkdir src && echo hello > notes.txt && echo one > one.txt && echo keep > keep.txt")
-	prepare(t, x.ws, x.place(a.Setup))
+	if err := os.WriteFile(filepath.Join(x.out, "secret"), []byte(canary), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(x.ws, attacked(t)); err != nil {
+		t.Fatal(err)
+	}
+	if a.Setup != "" {
+		prepare(t, x.ws, x.place(a.Setup))
+	}
 	return x
 }
+
+// attacked returns what the workspaces of attacks have at first: it is made once, since
+// hundreds of attacks begin with it.
+func attacked(t *testing.T) fs.FS {
+	t.Helper()
+	if attackedFiles == nil {
+		dir := t.TempDir()
+		prepare(t, dir, "git init -q . && rm .git/hooks/*.sample && mkdir src && echo hello > notes.txt && echo one > one.txt && echo keep > keep.txt")
+		attackedFiles = make(fstest.MapFS)
+		err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || path == "." {
+				return err
+			}
+			file := &fstest.MapFile{Mode: 0o644}
+			if entry.IsDir() {
+				file.Mode = fs.ModeDir | 0o755
+			} else if file.Data, err = os.ReadFile(filepath.Join(dir, path)); err != nil {
+				return err
+			}
+			attackedFiles[path] = file
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return attackedFiles
+}
+
+var attackedFiles fstest.MapFS
 
 // place fills in where things are.
 func (x *arena) place(text string) string {

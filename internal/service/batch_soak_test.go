@@ -63,9 +63,9 @@ func step(ctx context.Context, _ tools.Env, in stepInput, _ tools.Sink) (tools.R
 // withSteps adds the tools of random batches: look only reads, change does not.
 func withSteps(c *service.Config) {
 	spec := tools.Spec{Name: "look", Summary: "A tool for tests.", Category: "test", Level: tools.ReadOnly, ConcurrencySafe: true}
-	look := tools.New(spec, nil, step)
+	reader := tools.New(spec, nil, step)
 	spec.Name, spec.ConcurrencySafe = "change", false
-	if err := c.Registry.Replace("steps", look, tools.New(spec, nil, step)); err != nil {
+	if err := c.Registry.Replace("steps", reader, tools.New(spec, nil, step)); err != nil {
 		panic(err)
 	}
 }

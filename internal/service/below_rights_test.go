@@ -94,7 +94,7 @@ func TestBelowCanDoNoMore(t *testing.T) {
 	t.Logf("seed %d", seed)
 	c := chance{rand.New(rand.NewPCG(seed, 0))}
 	compared := make(map[string]int)
-	for i := range 60 {
+	for i := range 30 {
 		k := f.kin(c, fmt.Sprint("main", i))
 		k.compare(compared, "as it began")
 		k.grant(c)
@@ -120,7 +120,7 @@ type kin struct {
 	below         string          // where the child works in the workspace of the parent
 	granted       map[string]bool // ids of grants: whether the child has it
 	exact         map[string]bool // those for one exact call, which is another one in another workspace
-	told          string          // how they were made
+	setup         string          // how they were made
 }
 
 // kin makes a session and one below it, with whatever chance gives them.
@@ -157,7 +157,7 @@ func (f *family) kin(c chance, name string) *kin {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		k.child, k.told = created.GetSession().GetSessionId(), fmt.Sprintf("parent %v\nchild %v", parent, request)
+		k.child, k.setup = created.GetSession().GetSessionId(), fmt.Sprintf("parent %v\nchild %v", parent, request)
 		return k
 	}
 }
@@ -205,11 +205,11 @@ func (k *kin) compare(compared map[string]int, when string) {
 		switch {
 		case action == pb.Action_ACTION_ASK && k.exact[strings.TrimPrefix(parent.GetVerdict().GetRule(), "grant ")]:
 		case err != nil || above == pb.Action_ACTION_DENY:
-			k.t.Errorf("%s, the agent may %v (%v), and its parent may not: %v, %v\n%s", when, request, child.GetVerdict(), parent.GetVerdict(), err, k.told)
+			k.t.Errorf("%s, the agent may %v (%v), and its parent may not: %v, %v\n%s", when, request, child.GetVerdict(), parent.GetVerdict(), err, k.setup)
 		case action == pb.Action_ACTION_ALLOW && above == pb.Action_ACTION_ASK && !k.byItsGrant(child):
-			k.t.Errorf("%s, the agent may %v (%v) without a person, and its parent may not: %v\n%s", when, request, child.GetVerdict(), parent.GetVerdict(), k.told)
+			k.t.Errorf("%s, the agent may %v (%v) without a person, and its parent may not: %v\n%s", when, request, child.GetVerdict(), parent.GetVerdict(), k.setup)
 		case action == pb.Action_ACTION_ALLOW && child.GetVerdict().GetRights().GetConfinement() > parent.GetVerdict().GetRights().GetConfinement():
-			k.t.Errorf("%s, %v has the rights %v, and that of its parent %v\n%s", when, request, child.GetVerdict().GetRights(), parent.GetVerdict().GetRights(), k.told)
+			k.t.Errorf("%s, %v has the rights %v, and that of its parent %v\n%s", when, request, child.GetVerdict().GetRights(), parent.GetVerdict().GetRights(), k.setup)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (k *kin) really(request *pb.CheckCallRequest, said *pb.CheckCallResponse, e
 	}
 	end := k.inside.run(&pb.ExecuteToolRequest{SessionId: k.child, Tool: request.GetTool(), InputJson: request.GetInputJson()})
 	if end.GetOutcome() != want {
-		k.t.Errorf("%v ended %v, and not with %s\n%s", request, end, want, k.told)
+		k.t.Errorf("%v ended %v, and not with %s\n%s", request, end, want, k.setup)
 	}
 }
 
@@ -277,5 +277,5 @@ func (k *kin) lower(c chance) {
 	to.Level, to.Network = min(to.GetLevel(), c.level()), min(to.GetNetwork(), c.network())
 	to.Mode, to.Tools, to.Labels = c.mode(), c.tools(), c.labels()
 	k.update(to, "level", "network", "mode", "tools", "labels")
-	k.told += fmt.Sprintf("\nthen the parent had %v", to)
+	k.setup += fmt.Sprintf("\nthen the parent had %v", to)
 }

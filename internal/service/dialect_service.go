@@ -65,7 +65,7 @@ func (s *dialectService) RenderTools(ctx context.Context, request *pb.RenderTool
 	if err != nil {
 		return nil, err
 	}
-	rendered := &pb.RenderToolsResponse{Definitions: string(dialect.Tools(toTell(chosen), toolcall.Options{Strict: request.GetStrict()}))}
+	rendered := &pb.RenderToolsResponse{Definitions: string(dialect.Tools(definitionsOf(chosen), toolcall.Options{Strict: request.GetStrict()}))}
 	rendered.DefinitionTokens = costIn(dialect, rendered.Definitions, request.GetExactTokens())
 	has := make(map[string]bool)
 	for _, tool := range chosen {
@@ -101,15 +101,15 @@ func (s *toolService) allPages(ctx context.Context, request *pb.ListToolsRequest
 	}
 }
 
-// toTell returns what models are told of tools.
-func toTell(list []*pb.Tool) []toolcall.Tool {
-	told := make([]toolcall.Tool, len(list))
+// definitionsOf returns what models are told of tools.
+func definitionsOf(list []*pb.Tool) []toolcall.Tool {
+	definitions := make([]toolcall.Tool, len(list))
 	for i, tool := range list {
-		told[i] = toolcall.Tool{
+		definitions[i] = toolcall.Tool{
 			Name: tool.GetName(), Description: strings.TrimSpace(cmp.Or(tool.GetDescription(), tool.GetSummary())), Schema: []byte(tool.GetInputSchema()),
 		}
 	}
-	return told
+	return definitions
 }
 
 // inDialect returns a list with its definitions in the dialect of a request, and what it
@@ -129,8 +129,8 @@ func (s *toolService) inDialect(list *pb.ListToolsResponse, request *pb.ListTool
 	if err != nil {
 		return nil, err
 	}
-	told := toTell(list.Tools)
-	definitions := string(dialect.Tools(told, toolcall.Options{}))
+	defined := definitionsOf(list.Tools)
+	definitions := string(dialect.Tools(defined, toolcall.Options{}))
 	exact = exact && len(definitions) <= toolcall.MaxCounted
 	inDialect := &pb.ListToolsResponse{
 		Tools: list.Tools, NextPageToken: list.NextPageToken, Version: list.Version,
@@ -140,7 +140,7 @@ func (s *toolService) inDialect(list *pb.ListToolsResponse, request *pb.ListTool
 		inDialect.Tools = nil // those of the list are everybody's
 		for i, tool := range list.Tools {
 			tool = proto.CloneOf(tool)
-			tool.Tokens = costIn(dialect, string(dialect.Tools(told[i:i+1], toolcall.Options{})), exact).GetTokens()
+			tool.Tokens = costIn(dialect, string(dialect.Tools(defined[i:i+1], toolcall.Options{})), exact).GetTokens()
 			inDialect.Tools = append(inDialect.Tools, tool)
 		}
 	}
@@ -265,7 +265,7 @@ func (s *dialectService) parser(ctx context.Context, start *pb.ParseStart) (*too
 	if err != nil {
 		return nil, err
 	}
-	parser, err := toolcall.NewParser(cmp.Or(start.GetDialect(), dialectOf(of), toolcall.AnyText), toTell(list))
+	parser, err := toolcall.NewParser(cmp.Or(start.GetDialect(), dialectOf(of), toolcall.AnyText), definitionsOf(list))
 	if err != nil {
 		return nil, invalid("%v", err)
 	}

@@ -20,7 +20,7 @@ func TestInputsAreTold(t *testing.T) {
 		c.Executor.Mask = func(text string) string { return strings.ReplaceAll(text, "hunter2", "****") }
 	})
 	c := s.dial("")
-	for id, want := range map[string]struct{ tool, sent, told string }{
+	for id, want := range map[string]struct{ tool, sent, shown string }{
 		"spelt":   {"read_file", `{"limit": 5,  "file_path":"a.txt"}`, `{"limit":5,"path":"a.txt"}`},
 		"secret":  {"read_file", `{"path":"hunter2.txt"}`, `{"path":"****.txt"}`},
 		"refused": {"read_file", `{"pathh" : "hunter2"}`, `{"pathh":"****"}`},
@@ -34,8 +34,8 @@ func TestInputsAreTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told := got.GetExecution().GetInputJson(); told != want.told {
-			t.Errorf("%s: %.100q is told of the input, want %q", id, told, want.told)
+		if shown := got.GetExecution().GetInputJson(); shown != want.shown {
+			t.Errorf("%s: %.100q is told of the input, want %q", id, shown, want.shown)
 		}
 	}
 	list, err := c.ListExecutions(timeout(t), &pb.ListExecutionsRequest{})

@@ -174,7 +174,7 @@ func TestOneCallIDManyClients(t *testing.T) {
 func TestReconnects(t *testing.T) {
 	s := serve(t, func(c *service.Config) { c.Executor.MaxLogBytes = 96 << 20 })
 	c := s.dial("")
-	const size = 64 << 20
+	const size = 50 << 20 // in pieces of 32 KiB, of which one or two come before a break
 	_, first := c.begin(asJSON("flood", fmt.Sprintf(`{"bytes":%d}`, size)))
 	id := first.GetExecutionId()
 	var seen uint64

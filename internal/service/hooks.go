@@ -25,7 +25,7 @@ import (
 // Asked tells hooks that a person is asked.
 func (s steps) Asked(x *executor.Execution, q *approval.Question) {
 	s.notify(hook.ApprovalRequested, x, func(e *hook.Event) {
-		e.Verdict = admission.ToldVerdict(&q.Verdict)
+		e.Verdict = admission.HookVerdict(&q.Verdict)
 		e.Preview = q.Preview.Text
 	})
 }
@@ -142,7 +142,7 @@ func (s steps) afterCall(ctx context.Context, x *executor.Execution, call tools.
 	a := s.about(x)
 	event := &a.event
 	event.Input = call.Input()
-	event.Result = s.toldResult(x, end)
+	event.Result = s.hookResult(x, end)
 	if len(changed) > 0 && a.gone == nil {
 		effects, _ := effectsOf(x)
 		info := x.Info()
@@ -153,7 +153,7 @@ func (s steps) afterCall(ctx context.Context, x *executor.Execution, call tools.
 			said = s.askChanged(ctx, x, h, a, end, said)
 		}
 		if restate(end) {
-			event.Result = s.toldResult(x, end)
+			event.Result = s.hookResult(x, end)
 		}
 	}
 	for _, h := range after {
@@ -180,15 +180,15 @@ func (s steps) afterCall(ctx context.Context, x *executor.Execution, call tools.
 	return said
 }
 
-// toldResult returns the end of a call as hooks are told it: without secrets, as everybody
+// hookResult returns the end of a call as hooks are told it: without secrets, as everybody
 // else is.
-func (s steps) toldResult(x *executor.Execution, end *executor.Finished) *hook.Result {
-	told := end.Masked(s.executor.Config().Mask, x.Order.Form.System != "")
-	result := &hook.Result{Outcome: told.Outcome.String(), Text: textOf(told.Result.Content), Details: told.Result.Details}
-	if told.Failure != nil {
-		result.Failure = told.Failure.Code
+func (s steps) hookResult(x *executor.Execution, end *executor.Finished) *hook.Result {
+	masked := end.Masked(s.executor.Config().Mask, x.Order.Form.System != "")
+	result := &hook.Result{Outcome: masked.Outcome.String(), Text: textOf(masked.Result.Content), Details: masked.Result.Details}
+	if masked.Failure != nil {
+		result.Failure = masked.Failure.Code
 	}
-	if exit := told.Result.Exit; exit != nil && exit.Reason == tools.Exited {
+	if exit := masked.Result.Exit; exit != nil && exit.Reason == tools.Exited {
 		result.ExitCode = &exit.Code
 	}
 	return result
@@ -380,7 +380,7 @@ func (s steps) notify(point hook.Point, x *executor.Execution, complete func(*ho
 func (s steps) denied(x *executor.Execution, end *executor.Finished) {
 	s.notify(hook.Denied, x, func(e *hook.Event) {
 		if v := end.Verdict; v != nil {
-			e.Verdict = admission.ToldVerdict(v)
+			e.Verdict = admission.HookVerdict(v)
 		}
 	})
 }

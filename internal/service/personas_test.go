@@ -167,8 +167,8 @@ func TestSecretsInTheirForm(t *testing.T) {
 		request := asJSON("read_file", `{"path":"a.txt"}`)
 		request.SessionId = id
 		end := c.run(request)
-		if told := end.String(); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || strings.Contains(told, secret) || !strings.Contains(told, "[hidden]") {
-			t.Errorf("as %q: %s", persona, told)
+		if shown := end.String(); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || strings.Contains(shown, secret) || !strings.Contains(shown, "[hidden]") {
+			t.Errorf("as %q: %s", persona, shown)
 		}
 	}
 }

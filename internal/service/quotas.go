@@ -85,8 +85,8 @@ type refusals struct {
 }
 
 type refusal struct {
-	told  time.Time
-	since uint64 // how many were not told of
+	reported time.Time
+	since    uint64 // how many were not told of
 }
 
 // count counts one more refusal of a kind, of which there are few, and returns how many
@@ -103,10 +103,10 @@ func (r *refusals) count(kind string, now time.Time) (n uint64) {
 		r.all[kind] = one
 	}
 	one.since++
-	if now.Sub(one.told) < refusalInterval {
+	if now.Sub(one.reported) < refusalInterval {
 		return 0
 	}
-	n, one.told, one.since = one.since, now, 0
+	n, one.reported, one.since = one.since, now, 0
 	return n
 }
 

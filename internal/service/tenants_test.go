@@ -565,9 +565,9 @@ func TestQuotas(t *testing.T) {
 	}
 
 	// Operators see it: each refusal as a metric, and in the audit log that there were some.
-	told := metricsText(t, s.metrics)
+	exported := metricsText(t, s.metrics)
 	for _, want := range []string{`{quota="max_running",tenant="acme"} 1`, `{quota="max_sessions",tenant="acme"} 1`, `{quota="max_storage",tenant="acme"} 1`, `{quota="calls_per_minute",tenant="beta"} 3`} {
-		if !strings.Contains(told, "\ntoolserver_over_quota_total"+want+"\n") {
+		if !strings.Contains(exported, "\ntoolserver_over_quota_total"+want+"\n") {
 			t.Errorf("no metric is %s", want)
 		}
 	}

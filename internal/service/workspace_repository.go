@@ -115,7 +115,7 @@ func badIndex(why string) error { return always(why + `: "git reset" makes it ag
 
 // neverTaken says why a protected entry is left out, and what to do instead.
 func neverTaken(at string, why error) error {
-	if _, told := errors.AsType[always](why); told {
+	if _, final := errors.AsType[always](why); final {
 		return why
 	}
 	if path.Base(at) == ".git" {

@@ -108,7 +108,7 @@ func (s *workspaceService) checkHeader(header *pb.WriteFileHeader) (*workspace.H
 // whether what has arrived can be continued.
 func (t *transfer) arrive(in *incoming[pb.WriteFileRequest], up *upload, header *pb.WriteFileHeader) (keep bool, err error) {
 	resumable := up.id != ""
-	looked := up.received
+	checked := up.received
 	for {
 		message, err := in.next()
 		if errors.Is(err, io.EOF) {
@@ -127,8 +127,8 @@ func (t *transfer) arrive(in *incoming[pb.WriteFileRequest], up *upload, header 
 		if err := t.service.uploads.write(up, data.Data); err != nil {
 			return false, err
 		}
-		if up.received-looked >= fitsStep {
-			looked = up.received
+		if up.received-checked >= fitsStep {
+			checked = up.received
 			if err := t.fits(0); err != nil {
 				return resumable, err
 			}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -90,6 +91,7 @@ func TestDamagedDirectory(t *testing.T) {
 	flip := func(at int) func([]byte) []byte {
 		return func(b []byte) []byte { b[(at+len(b))%len(b)] ^= 1; return b }
 	}
+	whole := filled(t)
 	const calls, events = "jetstream/$G/streams/KV_ts-calls/", "jetstream/$G/streams/LOG_ts-events/"
 	for name, damage := range map[string]func(t *testing.T, dir string){
 		"bit in the first record": func(t *testing.T, dir string) { overwrite(t, dir+"/"+calls+"msgs/1.blk", flip(40)) },
@@ -112,7 +114,10 @@ func TestDamagedDirectory(t *testing.T) {
 		"everything": func(t *testing.T, dir string) { os.RemoveAll(dir + "/jetstream") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filled(t)
+			dir := filepath.Join(t.TempDir(), "state")
+			if out, err := exec.Command("cp", "-a", whole, dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
 			damage(t, dir)
 			before := tree(t, dir)
 			for range 2 {

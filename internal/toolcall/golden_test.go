@@ -189,8 +189,8 @@ func TestBroken(t *testing.T) {
 			want := strings.Split(test.want, " | ")
 			ok := len(got) == len(want)
 			for i := 0; ok && i < len(got); i++ {
-				told, broken := strings.CutPrefix(want[i], "! ")
-				ok = got[i] == want[i] || broken && strings.HasPrefix(got[i], "! ") && strings.Contains(got[i], told)
+				message, broken := strings.CutPrefix(want[i], "! ")
+				ok = got[i] == want[i] || broken && strings.HasPrefix(got[i], "! ") && strings.Contains(got[i], message)
 			}
 			if !ok {
 				t.Errorf("%s in pieces of %d: %s\ngives %s\nwant  %s", test.name, size, test.text, strings.Join(got, " | "), test.want)

@@ -21,7 +21,7 @@ type Parser struct {
 	dialect   *Dialect // nil: not known yet, or text of any dialect
 	known     *catalog
 	undecided []byte // what came before it was clear what it is
-	looked    int    // how much of it was looked at for the end of its first object
+	scanned   int    // how much of it was looked at for the end of its first object
 	first     int    // one more than where that begins; 0: it did not begin yet
 	scan      jsonScan
 	auto      bool
@@ -159,20 +159,20 @@ func (p *Parser) detect() answer {
 // complete. What was looked at before is not looked at again.
 func (p *Parser) firstObject() []byte {
 	if p.first == 0 {
-		start := bytes.IndexByte(p.undecided[p.looked:], '{')
+		start := bytes.IndexByte(p.undecided[p.scanned:], '{')
 		if start < 0 {
-			p.looked = len(p.undecided)
+			p.scanned = len(p.undecided)
 			return nil
 		}
-		p.looked += start
-		p.first = p.looked + 1
+		p.scanned += start
+		p.first = p.scanned + 1
 	}
-	n, state := p.scan.scan(p.undecided[p.looked:])
-	p.looked += n
+	n, state := p.scan.scan(p.undecided[p.scanned:])
+	p.scanned += n
 	if state == jsonMore {
 		return nil
 	}
-	return p.undecided[p.first-1 : p.looked]
+	return p.undecided[p.first-1 : p.scanned]
 }
 
 // A stream reads JSON of a provider: a message, or the events of one. What is between

@@ -182,13 +182,13 @@ func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name
 // with its namespace or without, or by an alias.
 func (r *Registry) Resembles(name string) (tool string, ok bool) {
 	entries, _ := r.All()
-	looks := folded(name)
+	wanted := folded(name)
 	for _, entry := range entries {
 		if entry.Spec.Private != (Private{}) {
 			continue
 		}
 		for _, other := range append([]string{entry.Spec.Name, entry.own}, entry.Spec.Aliases...) {
-			if folded(other) == looks {
+			if folded(other) == wanted {
 				return entry.Spec.Name, true
 			}
 		}

@@ -235,9 +235,9 @@ type typedCall[In any] struct {
 	env  Env
 	in   In
 
-	input   json.RawMessage // nil before somebody asked for it
-	told    bool
-	effects []Effect
+	input        json.RawMessage // nil before somebody asked for it
+	effectsKnown bool
+	effects      []Effect
 }
 
 func (c *typedCall[In]) Input() json.RawMessage {
@@ -250,10 +250,10 @@ func (c *typedCall[In]) Input() json.RawMessage {
 // Effects tells the same whenever it is asked: what the first answer resolved
 // is what Run opens.
 func (c *typedCall[In]) Effects() []Effect {
-	if !c.told && c.tool.effects != nil {
+	if !c.effectsKnown && c.tool.effects != nil {
 		c.effects = c.tool.effects(c.env, c.in)
 	}
-	c.told = true
+	c.effectsKnown = true
 	return c.effects
 }
 

@@ -278,15 +278,15 @@ func TestWhatGoesWrongIsTold(t *testing.T) {
 	}
 	defer provider.Shutdown(t.Context())
 	otel.Handle(errors.New("a span got lost"))
-	var told []string
+	var logged []string
 	for _, line := range logs.All() {
 		text := line.Message
 		for _, field := range line.ContextMap() {
 			text += " " + field.(string)
 		}
-		told = append(told, text)
+		logged = append(logged, text)
 	}
-	if all := strings.Join(told, "\n"); len(told) != 2 || !strings.Contains(all, "a span got lost") || strings.Contains(all, "secret") {
-		t.Errorf("the log has %q", told)
+	if all := strings.Join(logged, "\n"); len(logged) != 2 || !strings.Contains(all, "a span got lost") || strings.Contains(all, "secret") {
+		t.Errorf("the log has %q", logged)
 	}
 }

@@ -187,8 +187,8 @@ func (c *canaries) watch(t *testing.T) {
 	c.fanotify = fd
 }
 
-// look returns what was touched since the last look, apart from what rights allow.
-func (c *canaries) look(allowed func(path string) bool) []string {
+// touches returns what was touched since the last look, apart from what rights allow.
+func (c *canaries) touches(allowed func(path string) bool) []string {
 	seen := c.opened(allowed)
 	c.mu.Lock()
 	seen, c.touched = append(seen, c.touched...), nil

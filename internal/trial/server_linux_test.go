@@ -61,7 +61,7 @@ type server struct {
 // workspace. Flags are added. The test ends it.
 func startServer(t *testing.T, flags ...string) *server {
 	t.Helper()
-	lookAtSources(t)
+	checkSources(t)
 	s := &server{dir: t.TempDir(), log: new(tail)}
 	s.workspace = filepath.Join(s.dir, "workspace")
 	home := filepath.Join(s.dir, "home")
@@ -128,9 +128,9 @@ func (s *server) stop() {
 	s.cmd.Wait()
 }
 
-// lookAtSources has go test run the trial again when the server's code changed,
+// checkSources has go test run the trial again when the server's code changed,
 // which is in no package that the tests import.
-func lookAtSources(t *testing.T) {
+func checkSources(t *testing.T) {
 	t.Helper()
 	for _, root := range []string{"../../cmd", "../../internal", "../../proto"} {
 		filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {

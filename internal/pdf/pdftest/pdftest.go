@@ -6,6 +6,7 @@
 package pdftest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -18,7 +19,9 @@ import (
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 )
 
-var dir string // has the program and its cache, once there are
+// dir has the program and its cache, once there are; unless these are where the packages of
+// one run share them, since the cache takes many seconds to make.
+var dir string
 
 // Main runs the tests of a package. It is called by TestMain.
 func Main(m *testing.M) {
@@ -42,7 +45,7 @@ var build = sync.OnceValues(func() (*pdf.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pdf.NewReader(pdf.Config{Sandbox: s, Cache: filepath.Join(dir, "cache"), Program: program}), nil
+	return pdf.NewReader(pdf.Config{Sandbox: s, Cache: filepath.Join(cmp.Or(os.Getenv(programtest.Directory), dir), "pdf-cache"), Program: program}), nil
 })
 
 // Documents reads documents. The program that does is built for the first one.

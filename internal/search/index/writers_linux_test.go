@@ -14,9 +14,9 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// lookAfter looks at the files that were opened, after something was done when it
+// checkAfter looks at the files that were opened, after something was done when it
 // was known which these are.
-func (x *Index) lookAfter(something func()) {
+func (x *Index) checkAfter(something func()) {
 	x.known.Lock()
 	defer x.known.Unlock()
 	o := &x.shared.writers
@@ -89,7 +89,7 @@ func TestLookedAtByAnotherName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Munmap(mapped) }()
-	list[0].lookAfter(func() {
+	list[0].checkAfter(func() {
 		if err := errors.Join(os.Rename(at(0, "f"), at(1, ".f")), os.Rename(at(0, "g"), at(0, "f"))); err != nil {
 			t.Error(err)
 		}

@@ -124,11 +124,11 @@ func find(env tools.Env, ix *index, in searchInput) (tools.Result, error) {
 	if matched > shown {
 		fmt.Fprintf(&text, "(%d of %d that match. For others use other words, a category or source, or a limit of up to 50.)\n", shown, matched)
 	}
-	told := map[string]any{"tools": names, "matched": matched}
+	summary := map[string]any{"tools": names, "matched": matched}
 	if len(loaded) > 0 {
-		told["skills"] = loaded
+		summary["skills"] = loaded
 	}
-	details, err := json.Marshal(told)
+	details, err := json.Marshal(summary)
 	result := tools.TextResult(text.String())
 	result.Details = details
 	return result, err

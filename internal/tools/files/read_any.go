@@ -78,14 +78,14 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 
 func opHead(i int, op readOp) string { return fmt.Sprintf("== %d: %s ==\n", i+1, plain(op.Path)) }
 
-// toldOf is the room that is kept for what is told of each thing, also if nothing
+// headSize is the room that is kept for what is told of each thing, also if nothing
 // more of it can be shown.
 func headSize(words tools.Words, all []readOp) int {
-	told := 0
+	size := 0
 	for i, op := range all {
-		told += len(opHead(i, op)) + len("! answer_full: \n") + len(answerFull(words, op).Error())
+		size += len(opHead(i, op)) + len("! answer_full: \n") + len(answerFull(words, op).Error())
 	}
-	return told
+	return size
 }
 
 // leastRead is the room in an answer, in bytes, with which another thing is read.

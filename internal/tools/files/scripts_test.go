@@ -162,9 +162,9 @@ func runScript(t *testing.T, script string) {
 		fmt.Fprintf(&got, "> %s\n%s", name, answer(t, env, name, strings.ReplaceAll(input, "$BESIDE", elsewhere)))
 	}
 	if elsewhere != "" {
-		told := strings.ReplaceAll(got.String(), elsewhere, "$BESIDE")
+		shown := strings.ReplaceAll(got.String(), elsewhere, "$BESIDE")
 		got.Reset()
-		got.WriteString(told)
+		got.WriteString(shown)
 	}
 	answers := volatile.ReplaceAllString(got.String(), "TIME")
 	after := content(t, env.Workspace.Dir())

@@ -81,7 +81,7 @@ func runWatch(ctx context.Context, env tools.Env, in watchInput, out tools.Sink)
 		return tools.Result{}, explainOf(env, err, name)
 	}
 	w := &watching{env: env, path: path, in: in}
-	before, err := w.look(ctx)
+	before, err := w.scan(ctx)
 	if err != nil {
 		return tools.Result{}, explainOf(env, err, name)
 	}
@@ -101,7 +101,7 @@ func runWatch(ctx context.Context, env tools.Env, in watchInput, out tools.Sink)
 		case <-next.C:
 		}
 		began := time.Now()
-		now, err := w.look(ctx)
+		now, err := w.scan(ctx)
 		if err != nil {
 			result, _ := w.result("")
 			return result, explain(err)
@@ -122,8 +122,8 @@ type watching struct {
 	events []fileEvent
 }
 
-// look returns what is there now.
-func (w *watching) look(ctx context.Context) (map[string]workspace.Version, error) {
+// scan returns what is there now.
+func (w *watching) scan(ctx context.Context) (map[string]workspace.Version, error) {
 	seen := make(map[string]workspace.Version)
 	info, err := w.env.Workspace.Stat(w.path)
 	if err != nil || !info.Exists() {

@@ -48,7 +48,7 @@ func (c Config) Wrong(ctx context.Context) (wrong []string) {
 		tell := func(text string) { wrong = append(wrong, at+text) }
 		s := New(spec, tell)
 		var now state
-		_, err := s.look(ctx, &now)
+		_, err := s.refresh(ctx, &now)
 		if err == nil {
 			_, err = s.build(ctx, now.text)
 		}

@@ -87,7 +87,7 @@ const (
 	fromDocument  = "document" // as a base URL
 	maxDocument   = 32 << 20   // bytes, of all parts together
 	maxOperations = 2000       // that are selected
-	lookEvery     = time.Second
+	checkInterval = time.Second
 )
 
 func (s Spec) withDefaults() Spec {
@@ -153,11 +153,11 @@ func (s *Source) Kind() tools.Kind { return tools.OpenAPI }
 func (s *Source) Serve(ctx context.Context, offer func([]tools.Tool)) error {
 	defer s.client.CloseIdleConnections()
 	var now state
-	changed, err := s.look(ctx, &now)
+	changed, err := s.refresh(ctx, &now)
 	if err != nil {
 		return err
 	}
-	interval := lookEvery
+	interval := checkInterval
 	if s.spec.URL != "" {
 		interval = s.spec.Refresh
 	}
@@ -181,9 +181,9 @@ func (s *Source) Serve(ctx context.Context, offer func([]tools.Tool)) error {
 			return ctx.Err()
 		case <-time.After(interval):
 		}
-		if changed, err = s.look(ctx, &now); err != nil && ctx.Err() == nil {
-			if text := err.Error(); text != now.told { // once
-				now.told = text
+		if changed, err = s.refresh(ctx, &now); err != nil && ctx.Err() == nil {
+			if text := err.Error(); text != now.reported { // once
+				now.reported = text
 				s.notice("the document cannot be read, so what it was before stays: " + text)
 			}
 		}
@@ -192,15 +192,15 @@ func (s *Source) Serve(ctx context.Context, offer func([]tools.Tool)) error {
 
 // state is what is known of a document.
 type state struct {
-	text   []byte
-	file   os.FileInfo
-	etag   string
-	digest [sha256.Size]byte
-	told   string
+	text     []byte
+	file     os.FileInfo
+	etag     string
+	digest   [sha256.Size]byte
+	reported string
 }
 
-// look reads the document where it may have changed, and reports whether it has.
-func (s *Source) look(ctx context.Context, now *state) (changed bool, err error) {
+// refresh reads the document where it may have changed, and reports whether it has.
+func (s *Source) refresh(ctx context.Context, now *state) (changed bool, err error) {
 	text := []byte(s.spec.Document)
 	switch {
 	case s.spec.File != "":
@@ -224,7 +224,7 @@ func (s *Source) look(ctx context.Context, now *state) (changed bool, err error)
 	if digest == now.digest {
 		return false, nil
 	}
-	now.text, now.digest, now.told = text, digest, ""
+	now.text, now.digest, now.reported = text, digest, ""
 	return true, nil
 }
 

@@ -64,8 +64,8 @@ func (s *Source) Name() string { return s.config.Name }
 // Kind returns that of its tools.
 func (s *Source) Kind() tools.Kind { return tools.Script }
 
-// Looked is closed when the folder was looked at for the first time.
-func (s *Source) Looked() <-chan struct{} { return s.first }
+// Scanned is closed when the folder was read for the first time.
+func (s *Source) Scanned() <-chan struct{} { return s.first }
 
 // Detail tells where the folder is, which manifests are wrong, and why.
 func (s *Source) Detail() source.Detail {
@@ -108,15 +108,15 @@ func (s *Source) Serve(ctx context.Context, offer func([]tools.Tool)) error {
 // mended reports whether something else is wrong now with the same manifests: what they
 // name came, or went.
 func (s *Source) mended(files []file) bool {
-	_, broken, missing := s.look(files)
+	_, broken, missing := s.load(files)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !slices.Equal(s.broken, broken) || !slices.Equal(s.missing, missing)
 }
 
-// look returns the tools of manifests, what is wrong with some of them, and the names of
+// load returns the tools of manifests, what is wrong with some of them, and the names of
 // programs that are not there.
-func (s *Source) look(files []file) (list []tools.Tool, broken, missing []string) {
+func (s *Source) load(files []file) (list []tools.Tool, broken, missing []string) {
 	for _, f := range files {
 		p, err := f.parse(&s.config)
 		if err != nil {
@@ -136,7 +136,7 @@ func (s *Source) look(files []file) (list []tools.Tool, broken, missing []string
 }
 
 func (s *Source) offer(files []file, offer func([]tools.Tool)) {
-	list, broken, missing := s.look(files)
+	list, broken, missing := s.load(files)
 	s.mu.Lock()
 	s.broken, s.missing = broken, missing
 	s.mu.Unlock()

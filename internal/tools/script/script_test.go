@@ -99,7 +99,7 @@ func TestFolder(t *testing.T) {
 		if err := keeper.Add(s); err != nil {
 			t.Fatal(err)
 		}
-		<-s.Looked()
+		<-s.Scanned()
 		synctest.Wait()
 		status := keeper.Statuses()[0]
 		if status.Tools != 1 || len(status.Refused) != 4 || !strings.Contains(status.Refused[0], "b.yaml") || status.State != source.Available {

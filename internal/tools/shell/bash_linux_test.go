@@ -277,8 +277,8 @@ func TestTerminalHangsUp(t *testing.T) {
 				t.Errorf("%+v %v", result.Exit, err)
 			}
 			if strings.Contains(command, "told") {
-				if told, err := os.ReadFile(filepath.Join(env.Workspace.Dir(), "told")); string(told) != "told\n" {
-					t.Errorf("%q %v: it was not told", told, err)
+				if text, err := os.ReadFile(filepath.Join(env.Workspace.Dir(), "told")); string(text) != "told\n" {
+					t.Errorf("%q %v: it was not told", text, err)
 				}
 			}
 			noneLeft(t, env)

@@ -211,17 +211,17 @@ func TestCoveringEndsWithTheCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Effects()
-	var looked denials
+	var asked denials
 	ctx, cancel := context.WithCancelCause(t.Context())
-	looked.then = func() { cancel(errors.New("enough")) }
+	asked.then = func() { cancel(errors.New("enough")) }
 	for i := range 100 {
 		if err := os.WriteFile(filepath.Join(k.env.Workspace.Dir(), fmt.Sprint("file", i)), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = c.Run(ctx, tools.Rights{Confinement: tools.SessionWide, Deny: &looked}, new(toolstest.Recorder))
-	if err == nil || looked.files != 1 {
-		t.Errorf("%d files were looked at, want 1: %v", looked.files, err)
+	_, err = c.Run(ctx, tools.Rights{Confinement: tools.SessionWide, Deny: &asked}, new(toolstest.Recorder))
+	if err == nil || asked.files != 1 {
+		t.Errorf("%d files were looked at, want 1: %v", asked.files, err)
 	}
 	if _, err := os.Lstat(filepath.Join(k.env.Workspace.Dir(), "made")); err == nil {
 		t.Error("the command was run")

@@ -110,9 +110,9 @@ func TestSmallDisk(t *testing.T) {
 		left          func(s syscall.Statfs_t) uint64
 	}{
 		{
-			"files", "size=256m,nr_inodes=100000", command.Limits{ReservedFiles: 100_000},
+			"files", "size=256m,nr_inodes=20000", command.Limits{ReservedFiles: 100_000},
 			// Slow at the end: the last tenth must not be gone between two looks.
-			"mkdir d; i=0; while :; do : >d/f$i; i=$((i+1)); [ $i -lt 80000 -o $((i % 100)) != 0 ] || sleep 0.02; done",
+			"mkdir d; i=0; while :; do : >d/f$i; i=$((i+1)); [ $i -lt 16000 -o $((i % 20)) != 0 ] || sleep 0.02; done",
 			"can hold only few more files, and this session has made the most",
 			func(s syscall.Statfs_t) uint64 { return s.Ffree },
 		},

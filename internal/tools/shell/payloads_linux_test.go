@@ -34,14 +34,15 @@ func TestPayloads(t *testing.T) {
 		var p struct {
 			ID      string `json:"id"`
 			Command string `json:"command"`
-			Setup   string `json:"setup"` // commands that prepare the workspace, outside of the sandbox
-			Works   bool   `json:"works"` // it is harmless, and must succeed
-			Told    string `json:"told"`  // part of what is said of something that cannot be put back
+			Setup   string `json:"setup"`   // commands that prepare the workspace, outside of the sandbox
+			Works   bool   `json:"works"`   // it is harmless, and must succeed
+			Warning string `json:"warning"` // part of what is said of something that cannot be put back
 		}
 		if err := json.Unmarshal([]byte(line), &p); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
 		t.Run(p.ID, func(t *testing.T) {
+			t.Parallel()
 			env, out := toolstest.Env(t, nil), filepath.Join(t.TempDir(), "out")
 			if err := os.Mkdir(out, 0o755); err != nil {
 				t.Fatal(err)
@@ -69,9 +70,9 @@ func TestPayloads(t *testing.T) {
 			if connected() {
 				t.Error("it has a connection")
 			}
-			if p.Told != "" {
+			if p.Warning != "" {
 				// Where there are namespaces the kernel refuses it instead.
-				if !strings.Contains(strings.Join(result.Warnings, "; "), p.Told) && !strings.Contains(text, "Read-only file system") {
+				if !strings.Contains(strings.Join(result.Warnings, "; "), p.Warning) && !strings.Contains(text, "Read-only file system") {
 					t.Errorf("it is not told: %+v %s", result.Exit, text)
 				}
 			} else if now := ofOthers(t, env); now != before {

@@ -22,7 +22,7 @@ import (
 // the command succeeds. What else is planted, and what git and npm may do, is
 // tested in package integrity.
 func TestPlanted(t *testing.T) {
-	for name, test := range map[string]struct{ command, told, then string }{
+	for name, test := range map[string]struct{ command, warning, then string }{
 		"npm":     {`git config core.hooksPath .husky || true`, ".git/config: core.hooksPath = .husky would run programs later, and was taken back", `! git config core.hooksPath`},
 		"hook":    {`echo evil >.git/hooks/pre-push; echo done`, ".git/hooks/pre-push was made, and removed", `test ! -e .git/hooks/pre-push`},
 		"own":     {`echo evil >f`, "f was changed, and put back", `test $(cat f) = old`},
@@ -43,7 +43,7 @@ func TestPlanted(t *testing.T) {
 				t.Fatalf("%v %+v %s", err, result.Exit, toolstest.Text(result))
 			}
 			text, warnings := toolstest.Text(result), strings.Join(result.Warnings, "; ")
-			if (test.told == "") != (warnings == "") || !strings.Contains(warnings, test.told) || test.told != "" && !strings.Contains(text, "Taken back: ") {
+			if (test.warning == "") != (warnings == "") || !strings.Contains(warnings, test.warning) || test.warning != "" && !strings.Contains(text, "Taken back: ") {
 				t.Errorf("%q; %q", warnings, text)
 			}
 			if k.outside(test.then) != nil {
@@ -114,7 +114,7 @@ const repository = `git init -q . && printf '#!/bin/sh\n' >.git/hooks/pre-commit
 // TestPlantedBackground has what runs beside calls plant something: it is taken
 // back while it runs, and told.
 func TestPlantedBackground(t *testing.T) {
-	for name, test := range map[string]struct{ command, told, then string }{
+	for name, test := range map[string]struct{ command, warning, then string }{
 		"hook made":    {`echo evil >.git/hooks/post-checkout`, ".git/hooks/post-checkout was made, and removed", `test ! -e .git/hooks/post-checkout`},
 		"hook changed": {`echo evil >>.git/hooks/pre-commit`, ".git/hooks/pre-commit was changed, and put back", `! grep evil .git/hooks/pre-commit`},
 		"config":       {`git config core.fsmonitor /tmp/evil`, ".git/config: core.fsmonitor = /tmp/evil", `! grep evil .git/config`},
@@ -123,8 +123,8 @@ func TestPlantedBackground(t *testing.T) {
 		"git removed":  {`while [ -e .git ]; do rm -rf .git; done`, ".git was removed, which cannot be undone", `test ! -e .git`}, // hooks that go first may be put back
 	} {
 		t.Run(name, func(t *testing.T) {
-			told := make(chan string, 100)
-			k := newKit(t, bare(t), func(c *command.Config) { c.Violation = func(_, what string) { told <- what } })
+			warnings := make(chan string, 100)
+			k := newKit(t, bare(t), func(c *command.Config) { c.Violation = func(_, what string) { warnings <- what } })
 			k.env.Restrictions = toolstest.Restrictions{Own: "f"}
 			if k.outside(repository) != nil {
 				t.Fatal("cannot begin")
@@ -133,22 +133,22 @@ func TestPlantedBackground(t *testing.T) {
 			k.call("process_input", m{"id": "p1", "text": "go\n"})
 			k.call("process_output", m{"id": "p1", "until": "done"})
 			k.eventually(test.then)
-			for what := ""; !strings.Contains(what, test.told); {
+			for what := ""; !strings.Contains(what, test.warning); {
 				select {
-				case what = <-told:
+				case what = <-warnings:
 				case <-time.After(time.Minute):
 					t.Fatalf("the log ends with: %s", what)
 				}
 			}
 			text, code := k.call("process_output", m{"id": "p1"})
-			if code != "" || !strings.Contains(text, test.told) {
+			if code != "" || !strings.Contains(text, test.warning) {
 				t.Errorf("%q %s", text, code)
 			}
 			if text, code := k.call("bash", m{"command": "touch y"}); code != "" || strings.Contains(text, "Taken back") {
 				t.Errorf("a call afterwards: %q %s", text, code)
 			}
 			k.call("process_input", m{"id": "p1", "end": true})
-			if text, _ := k.call("process_output", m{"id": "p1", "until_end": true}); !strings.Contains(text, test.told) {
+			if text, _ := k.call("process_output", m{"id": "p1", "until_end": true}); !strings.Contains(text, test.warning) {
 				t.Errorf("at its end: %q", text)
 			}
 			if k.outside(test.then) != nil {

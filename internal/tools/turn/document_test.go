@@ -61,7 +61,7 @@ func TestDocuments(t *testing.T) {
 			var got strings.Builder
 			for call := range strings.Lines(string(script.Files[0].Data)) {
 				name, input, _ := strings.Cut(strings.TrimSpace(call), " ")
-				got.WriteString("\n> " + strings.TrimSpace(call) + "\n" + told(t, byName[name], env, input))
+				got.WriteString("\n> " + strings.TrimSpace(call) + "\n" + transcript(t, byName[name], env, input))
 			}
 			if os.Getenv("UPDATE_GOLDEN") != "" {
 				script.Files = []txtar.File{script.Files[0], {Name: "results", Data: []byte(got.String())}}
@@ -77,8 +77,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// told returns all that a call tells.
-func told(t *testing.T, tool tools.Tool, env tools.Env, input string) string {
+// transcript returns all that a call tells.
+func transcript(t *testing.T, tool tools.Tool, env tools.Env, input string) string {
 	call, err := tool.Decode(env, json.RawMessage(input))
 	if err != nil {
 		return "invalid input: " + err.Error() + "\n"
