@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -53,6 +54,37 @@ func (s *Store) record(of session.Ref, grants []policy.Grant) error {
 	return nil
 }
 
+// recordLater stores the grants that a session has as soon as that can be. It reports false
+// where that is never. The store is locked.
+func (s *Store) recordLater(of session.Ref) bool {
+	if s.closed {
+		return false
+	}
+	if s.unstored[of] {
+		return true
+	}
+	s.unstored[of] = true
+	s.work.Go(func() {
+		for again := true; again; {
+			select {
+			case <-s.closing:
+				again = false // this is the last time
+			case <-time.After(retryTime):
+			}
+			s.mu.Lock()
+			err := s.record(of, s.Grants(of))
+			if again = again && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy)); !again {
+				delete(s.unstored, of)
+			}
+			s.mu.Unlock()
+		}
+	})
+	return true
+}
+
+// retryTime is after how long it is tried again to store what could not be.
+const retryTime = time.Second
+
 // erase removes what is stored of a session.
 func (s *Store) erase(of session.Ref) error {
 	if s.config.Records == nil {
@@ -92,23 +124,14 @@ func (s *Store) Restore(ctx context.Context, logger *zap.Logger) error {
 	if s.config.Records == nil {
 		return nil
 	}
-	watching, done := context.WithCancel(ctx)
-	defer done()
-	complete := false
 	var gone []session.Ref
-	err := s.config.Records.Watch(watching, "", func(e state.Entry) {
-		if e.Key == "" {
-			complete = true
-			done()
-			return
-		}
+	err := state.Snapshot(ctx, s.config.Records, "", func(e state.Entry) {
 		var found record
 		err := json.Unmarshal(e.Value, &found)
 		if err == nil && found.Version > recordVersion {
 			err = fmt.Errorf("they were stored by a later version of this server, as version %d", found.Version)
 		}
 		switch {
-		case e.Deleted:
 		case err != nil:
 			logger.Error("grants of a session cannot be brought back", zap.String("key", e.Key), zap.Error(err))
 		case s.forgetWith(found.Session):
@@ -117,7 +140,7 @@ func (s *Store) Restore(ctx context.Context, logger *zap.Logger) error {
 			gone = append(gone, found.Session)
 		}
 	})
-	if !complete {
+	if err != nil {
 		return fmt.Errorf("grants cannot be brought back: %w", err)
 	}
 	for _, of := range gone {

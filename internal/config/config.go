@@ -28,6 +28,7 @@ import (
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/lsp"
+	"github.com/toolserver/toolserver/internal/memory"
 	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/quota"
@@ -73,6 +74,7 @@ type Config struct {
 	Browser        browser.Config     `yaml:"browser"`
 	Code           lsp.Config         `yaml:"code"`
 	Models         model.Config       `yaml:"models"`
+	Memory         memory.Config      `yaml:"memory"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
 	Syntax         syntax.Config      `yaml:"syntax"`
@@ -234,6 +236,7 @@ func Default() *Config {
 		Dynamic: dynamic.Config{}.WithDefaults(),
 		Agents:  agent.Config{}.WithDefaults(),
 		Web:     web.Config{}.WithDefaults(),
+		Memory:  memory.Config{}.WithDefaults(),
 		Answers: Answers{
 			Default: tools.Budget{Characters: tools.DefaultAnswer},
 			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},

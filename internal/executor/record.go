@@ -163,7 +163,35 @@ func maskedQuestion(q *approval.Question, mask func(string) string) *approval.Qu
 	}
 	masked := *q
 	masked.Purpose, masked.Preview.Text, masked.Effects = mask(q.Purpose), mask(q.Preview.Text), maskedEffects(q.Effects, mask)
+	masked.Tiers = slices.Clone(q.Tiers)
+	for i, tier := range masked.Tiers {
+		masked.Tiers[i] = maskedTier(tier, mask)
+	}
 	return &masked
+}
+
+func maskedTier(tier policy.Tier, mask func(string) string) policy.Tier {
+	tier.Pattern, tier.Label = mask(tier.Pattern), mask(tier.Label)
+	return tier
+}
+
+// maskedAnswer returns an answer without secrets in what a person wrote, and in what was
+// granted. The grant itself is elsewhere, and still covers what it did.
+func maskedAnswer(a approval.Answer, mask func(string) string) approval.Answer {
+	if mask == nil {
+		return a
+	}
+	a.Comment = mask(a.Comment)
+	a.Answers = slices.Clone(a.Answers)
+	for i := range a.Answers {
+		a.Answers[i].Text = mask(a.Answers[i].Text)
+	}
+	if a.Grant != nil {
+		grant := *a.Grant
+		grant.Tier = maskedTier(grant.Tier, mask)
+		a.Grant = &grant
+	}
+	return a
 }
 
 // maxStoredEvents is how many bytes the events before the end have in a record.
@@ -245,7 +273,7 @@ func storedBody(body Body, mask func(string) string) (kind string, text json.Raw
 	case ApprovalRequested:
 		kind, value = "asked", ApprovalRequested{maskedQuestion(b.Question, mask)}
 	case ApprovalResolved:
-		kind = "answered"
+		kind, value = "answered", ApprovalResolved{b.QuestionID, maskedAnswer(b.Answer, mask)}
 	case Output:
 		kind, value = "output", Output{Stream: b.Stream, Offset: b.Offset, Data: b.Data}
 	case Progress:

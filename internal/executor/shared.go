@@ -39,9 +39,12 @@ func (r *Records) settleEnd(x *Execution, ended *record, text []byte, end *Finis
 	for {
 		var err error
 		if brief.Where == nil {
-			var seq uint64
-			if seq, err = r.history.Append(r.ctx, "calls", batch); err == nil {
-				brief.Where = &storedPlace{Seq: seq, At: len(batch) - len(text), Size: len(text)}
+			var log state.Log
+			if log, err = r.history.of(r.ctx, x.Order.Session.Owner.Tenant()); err == nil {
+				var seq uint64
+				if seq, err = log.Append(r.ctx, "calls", batch); err == nil {
+					brief.Where = &storedPlace{Seq: seq, At: len(batch) - len(text), Size: len(text)}
+				}
 			}
 		}
 		if err == nil {
@@ -129,12 +132,22 @@ func (r *Records) current(entry state.Entry, found *record) (*record, error) {
 	if found.Stage != stageEnded || found.Where == nil {
 		return found, nil
 	}
-	records, err := r.history.Read(r.ctx, "", found.Where.Seq, 1)
+	own, err := r.history.of(r.ctx, found.Session.Owner.Tenant())
 	if err != nil {
 		return nil, err
 	}
-	if w := found.Where; len(records) == 1 && records[0].Seq == w.Seq && w.At >= 0 && w.Size >= 0 && w.At+w.Size <= len(records[0].Data) {
-		return decodeRecord(records[0].Data[w.At : w.At+w.Size])
+	for _, log := range []state.Log{own, r.history.common} { // where its server had too many, it is in the common one
+		records, err := log.Read(r.ctx, "", found.Where.Seq, 1)
+		if err != nil {
+			return nil, err
+		}
+		w := found.Where
+		if len(records) != 1 || records[0].Seq != w.Seq || w.At < 0 || w.Size < 0 || w.At+w.Size > len(records[0].Data) {
+			continue
+		}
+		if whole, err := decodeRecord(records[0].Data[w.At : w.At+w.Size]); err == nil && whole.Number == found.Number {
+			return whole, nil
+		}
 	}
 	return found, nil // the history has forgotten it
 }

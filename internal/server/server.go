@@ -99,15 +99,20 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	for _, wrong := range skills.Wrong() {
 		logger.Warn("a skill is left out", zap.String("reason", wrong))
 	}
-	webTools, err := web.Tools(c.Web, documents)
+	pages, err := web.New(c.Web, documents)
 	if err != nil {
 		return nil, err
 	}
+	remembered, err := openMemory(c, openStored, func(text string) string { return masker().String(text) }, logger)
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, func() { remembered.Close() })
 	indexes := indexesOf(c.Search)
 	engines := search.NewPool(indexes)
 	builtin := families{
 		runners: runners, companions: companions, browsers: browsers, documents: documents,
-		engines: engines, syntax: syntax.NewPool(syntaxOf(c.Syntax), jails, indexes, engines), servers: servers, made: made, skills: skills, web: webTools,
+		engines: engines, syntax: syntax.NewPool(syntaxOf(c.Syntax), jails, indexes, engines), servers: servers, made: made, skills: skills, web: pages, memory: remembered.Store,
 	}
 	if err := registry.Replace("builtin", withMaxTimeout(builtin.tools(), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
@@ -147,7 +152,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		return nil, err
 	}
 	opened = append(opened, func() { sources.Close() })
-	closers := append([]io.Closer{agents, sources, jails, stderr}, stored.closers()...)
+	closers := append([]io.Closer{agents, sources, remembered, jails, stderr}, stored.closers()...)
 	if chain, ok := access.Authenticator.(io.Closer); ok {
 		closers = append(closers, chain)
 	}
@@ -178,6 +183,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }, Records: stored.calls()},
 		Wire:          c.Wire,
 		Files:         c.Files,
+		State:         stored.state(),
 		Closers:       closers,
 		Offer:         runners.Offer,
 		Receiving:     runners.Receiving,

@@ -12,6 +12,7 @@ import (
 	"io"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -42,7 +43,7 @@ type stored struct {
 type identity struct {
 	Version      int    `json:"v"`
 	Installation string `json:"installation"` // names directories of it
-	Run          uint64 `json:"run"`          // how often it was started
+	Run          uint64 `json:"run"`          // of its last start; see nextRun
 	Key          []byte `json:"key"`          // makes the ids of executions
 }
 
@@ -149,7 +150,7 @@ func identifyOnce(ctx context.Context, engine state.Engine) (identity, error) {
 	if errors.Is(err, state.ErrNotFound) {
 		secret := make([]byte, 16)
 		rand.Read(secret) // never fails
-		who := identity{identityVersion, strings.ToLower(rand.Text())[:16], 1, secret}
+		who := identity{identityVersion, strings.ToLower(rand.Text())[:16], nextRun(0), secret}
 		_, err := kv.Create(ctx, key, encodeIdentity(who), 0)
 		return who, err
 	}
@@ -166,10 +167,19 @@ func identifyOnce(ctx context.Context, engine state.Engine) (identity, error) {
 	if who.Version > identityVersion {
 		return identity{}, fmt.Errorf("it is of version %d, and this server knows %d: serve with a later version, or with another state.dir", who.Version, identityVersion)
 	}
-	who.Run++
+	who.Run = nextRun(who.Run)
 	_, err = kv.Update(ctx, key, encodeIdentity(who), entry.Revision, 0)
 	return who, err
 }
+
+// nextRun returns the number of a run that begins now. It is a time where it can be: a
+// backup that is restored does not know how many runs there were after it, and none of
+// their ids may be given again.
+func nextRun(last uint64) uint64 {
+	return max(last+1, uint64(max(0, time.Since(runsBegin)/time.Second)))
+}
+
+var runsBegin = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 func encodeIdentity(who identity) []byte {
 	text, err := json.Marshal(who)
@@ -177,6 +187,13 @@ func encodeIdentity(who identity) []byte {
 		panic(err) // it has nothing that JSON does not
 	}
 	return text
+}
+
+func (s *stored) state() state.Engine {
+	if s == nil {
+		return nil
+	}
+	return s.engine
 }
 
 func (s *stored) sessions() *session.Records {
@@ -192,6 +209,14 @@ func (s *stored) calls() *executor.Records {
 		return nil
 	}
 	return s.callRecords
+}
+
+// engineOf returns the engine; nil where nothing is kept.
+func (s *stored) engineOf() state.Engine {
+	if s == nil {
+		return nil
+	}
+	return s.engine
 }
 
 func (s *stored) grants() state.KV {
@@ -218,7 +243,7 @@ func (s *stored) measure(metrics prometheus.Registerer) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "toolserver_state_up", Help: "Whether the state can be read and written: 1 or 0.",
 		}, func() float64 {
-			if s.engine.Health(context.Background()) != nil {
+			if s.engine.Condition() != nil {
 				return 0
 			}
 			return 1

@@ -50,11 +50,13 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
+	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/recording"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/source"
+	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -98,6 +100,13 @@ type Config struct {
 
 	// Artifacts, if set, keeps whole outputs, and is closed with the server.
 	Artifacts *artifact.Store
+
+	// State, if set, is what keeps sessions, grants and calls. It is not closed with the server
+	// unless it is among Closers.
+	State state.Engine
+
+	// Limits, if set, has rates be those of several servers together.
+	Limits *limit.Shared
 
 	// Closers are closed with the server, once nothing uses them any more.
 	Closers []io.Closer
@@ -218,6 +227,10 @@ func New(config Config) (*Server, error) {
 	config.Approvals.Sessions = config.Sessions
 	s.approvals = approval.NewStore(config.Approvals)
 	s.rules = admission.NewActivePolicy(s.approvals)
+	if config.Limits != nil {
+		s.rules.Share(config.Limits)
+		s.rates.Share(config.Limits)
+	}
 	if err := s.rules.Replace(config.Policy); err != nil {
 		s.close()
 		return nil, err
@@ -296,6 +309,9 @@ func New(config Config) (*Server, error) {
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
+	if config.State != nil {
+		config.State.Notify(s.tellCondition)
+	}
 	if _, everybody := config.Authenticator.(auth.None); !everybody {
 		go s.recheck(s.closing)
 	}
@@ -372,8 +388,26 @@ func (s *Server) Fence() {
 	s.executor.CancelClaimed("the server lost its place among its replicas")
 }
 
-// Ready reports whether the server takes new calls.
-func (s *Server) Ready() bool { return !s.executor.Draining() }
+// Ready returns nil while the server takes all calls, and otherwise why it does not.
+func (s *Server) Ready() error {
+	if s.executor.Draining() {
+		return errors.New("draining")
+	}
+	if s.config.State != nil && s.config.State.Condition() != nil {
+		return errors.New("the state cannot be written: only reads are served")
+	}
+	return nil
+}
+
+// tellCondition has the health of the server as a whole tell whether the state can be written.
+// That of its services does not: who calls them can still read.
+func (s *Server) tellCondition(err error) {
+	now := healthpb.HealthCheckResponse_SERVING
+	if err != nil {
+		now = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	s.health.SetServingStatus("", now)
+}
 
 // Shutdown ends the server in peace: it stops taking calls, lets those that run
 // finish until ctx ends, cancels the rest, and sees to it that every stream gets

@@ -196,7 +196,7 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 		return nil, err
 	}
 	s.auditor.changed(ctx, updated, paths)
-	return &pb.UpdateSessionResponse{Session: s.toProto(updated)}, nil
+	return &pb.UpdateSessionResponse{Session: s.toProto(updated), NotYetStored: updated.Unstored()}, nil
 }
 
 // toProto adds what the executor knows of a session.
@@ -254,7 +254,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 		return nil, err
 	}
 	s.executor.Changed()
-	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n)}, nil
+	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n), NotYetStored: found.Unstored()}, nil
 }
 
 // notClosed answers where there was no such session. An operator who stops what others

@@ -154,7 +154,9 @@ type Store struct {
 	epoch  int64            // of the newest session
 	closed bool
 	work   sync.WaitGroup // what is done behind callers; Close waits for it
-	ended  []*tombstone   // in the order they ended
+
+	closing chan struct{} // closed when no more is done behind callers
+	ended   []*tombstone  // in the order they ended
 
 	dirs    tenantDirs
 	stored  sync.Map              // how much each tenant has: its name → *stored
@@ -191,7 +193,7 @@ func NewStore(config Config) *Store {
 	config.Default.Answer = cmp.Or(config.Default.Answer, tools.Budget{Characters: tools.DefaultAnswer})
 	config.Default.Activation = config.Default.Activation.or(DefaultActivation())
 	config.MaxAnswer = max(cmp.Or(config.MaxAnswer, tools.DefaultMaxAnswer), config.Default.Answer.Size())
-	return &Store{config: config, byKey: make(map[key]*Session), byRef: make(map[Ref]*Session)}
+	return &Store{config: config, byKey: make(map[key]*Session), byRef: make(map[Ref]*Session), closing: make(chan struct{})}
 }
 
 // Config returns what sessions may be.
@@ -492,7 +494,7 @@ func (s *Store) update(session *Session, change func(*Settings) error) error {
 	if err != nil {
 		return err
 	}
-	if err := session.save(settings); err != nil {
+	if err := session.saveOrLower(settings); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -578,6 +580,9 @@ func (s *Store) Removable(owner auth.Owner, id string) (*Session, error) {
 // a restart.
 func (s *Store) Close() {
 	s.mu.Lock()
+	if !s.closed {
+		close(s.closing)
+	}
 	s.closed = true
 	s.mu.Unlock()
 	s.work.Wait()

@@ -47,6 +47,8 @@ type engine struct {
 	storage  jetstream.StorageType
 	log      *zap.Logger
 
+	condition *condition
+
 	mu      sync.Mutex
 	cut     chan struct{} // closed when the connection is lost
 	logs    map[string]*logSpace
@@ -78,6 +80,9 @@ func Open(ctx context.Context, options Options) (Engine, error) {
 	e := &engine{
 		prefix: options.Prefix,
 		log:    options.Log,
+
+		condition: newCondition(),
+
 		cut:    make(chan struct{}),
 		logs:   make(map[string]*logSpace),
 		kvs:    make(map[string]*kvSpace),
@@ -111,6 +116,9 @@ func Open(ctx context.Context, options Options) (Engine, error) {
 		mending, e.local.stop = context.WithCancel(context.Background())
 		e.local.stopped = make(chan struct{})
 		go e.local.mend(mending, e.provideVolatile)
+	}
+	if options.URL != "" || options.Dir != "" {
+		e.watchCondition()
 	}
 	return e, nil
 }
@@ -212,9 +220,9 @@ func (e *engine) room(storage jetstream.StorageType, size int) error {
 		return nil
 	}
 	if err := e.local.broken(); err != nil {
-		return err
+		return e.condition.suspect(err)
 	}
-	return e.local.disk.room(size)
+	return e.condition.suspect(e.local.disk.room(size))
 }
 
 // keep notes a space that is there.
@@ -258,6 +266,10 @@ func (e *engine) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	return e.condition.suspect(e.translate(err))
+}
+
+func (e *engine) translate(err error) error {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		switch api.ErrorCode {
 		case jetstream.JSErrCodeStreamWrongLastSequence, wrongLastSequenceUnknown:
@@ -327,12 +339,12 @@ func (e *engine) Health(ctx context.Context) error {
 	if err := e.room(e.storage, MaxValue); err != nil {
 		return err
 	}
-	kv, err := e.KV(short, healthSpace)
+	kv, err := e.bucket(short, healthSpace)
 	if err == nil {
-		_, err = kv.Put(short, "asked", nil, time.Minute)
+		_, err = kv.write(short, "asked", nil, time.Minute, "", nil)
 	}
 	if err != nil && ctx.Err() == nil && short.Err() != nil {
-		return fmt.Errorf("%w: no answer within %v", ErrUnavailable, patience)
+		return unanswered()
 	}
 	return err
 }

@@ -1,0 +1,120 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/toolserver/toolserver/internal/state"
+)
+
+// histories are the logs of ends: each tenant has one, so that none pushes out what is kept for
+// another. Where there are too many, the rest share that of the default tenant.
+type histories struct {
+	config RecordsConfig
+	common state.Log
+
+	mu     sync.Mutex
+	byName map[string]state.Log // beside common
+}
+
+const (
+	historyName = "history"
+
+	// maxHistories is how many tenants have a log of their own: each log costs memory.
+	maxHistories = 32
+)
+
+// openHistories opens the common log. Those of tenants are opened when they are needed.
+func openHistories(ctx context.Context, config RecordsConfig) (_ *histories, err error) {
+	h := &histories{config: config, byName: make(map[string]state.Log)}
+	h.common, err = h.open(ctx, historyName)
+	return h, err
+}
+
+func (h *histories) open(ctx context.Context, name string) (state.Log, error) {
+	return h.config.Engine.Log(ctx, state.Space{Name: name, MaxBytes: h.config.HistoryBytes, MaxAge: h.config.Retention})
+}
+
+// of returns the log of a tenant.
+func (h *histories) of(ctx context.Context, tenant string) (state.Log, error) {
+	if tenant == "" {
+		return h.common, nil
+	}
+	sum := sha256.Sum256([]byte(tenant))
+	return h.named(ctx, historyName+"_"+hex.EncodeToString(sum[:8]))
+}
+
+func (h *histories) named(ctx context.Context, name string) (state.Log, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if log := h.byName[name]; log != nil || len(h.byName) >= maxHistories {
+		if log == nil {
+			log = h.common
+		}
+		return log, nil
+	}
+	log, err := h.open(ctx, name)
+	if errors.Is(err, state.ErrFull) { // for one more log; ends have room in the common one
+		return h.common, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.byName[name] = log
+	return log, nil
+}
+
+func (h *histories) append(ctx context.Context, tenant string, batch []byte) error {
+	log, err := h.of(ctx, tenant)
+	if err == nil {
+		_, err = log.Append(ctx, "calls", batch)
+	}
+	return err
+}
+
+// all returns the logs that there are, also of earlier runs.
+func (h *histories) all(ctx context.Context) ([]state.Log, error) {
+	spaces, err := h.config.Engine.Usage(ctx)
+	list := []state.Log{h.common}
+	for _, space := range spaces {
+		if !space.Log || !strings.HasPrefix(space.Name, historyName+"_") || err != nil {
+			continue
+		}
+		var log state.Log
+		if log, err = h.named(ctx, space.Name); log != h.common {
+			list = append(list, log)
+		}
+	}
+	return list, err
+}
+
+// endedClaims are the claims whose calls ended, by tenant, the oldest first.
+type endedClaims struct {
+	byTenant map[string][]callName
+	total    int
+}
+
+// add adds a claim, and returns one that is to be removed for it: the oldest of the tenant that
+// has the most, or "" while there is room.
+func (e *endedClaims) add(tenant string, newest callName) (oldest callName) {
+	e.byTenant[tenant] = append(e.byTenant[tenant], newest)
+	if e.total++; e.total <= maxClaims {
+		return ""
+	}
+	for other, claims := range e.byTenant {
+		if len(claims) > len(e.byTenant[tenant]) {
+			tenant = other
+		}
+	}
+	oldest = e.byTenant[tenant][0]
+	e.byTenant[tenant] = e.byTenant[tenant][1:]
+	e.total--
+	return oldest
+}
