@@ -17,7 +17,7 @@ import (
 	"syscall"
 )
 
-// replicasFigure is figure 27: what it costs that a call goes through another replica than the
+// replicasFigure is figure 28: what it costs that a call goes through another replica than the
 // one that has its session.
 func replicasFigure(ctx context.Context, h *harness) ([]row, error) {
 	urls, stop, err := h.startNATS(ctx)
