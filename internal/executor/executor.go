@@ -372,10 +372,11 @@ func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after str
 	return e.listStored(owner, match, all, last, limit)
 }
 
-// listStored completes a page with executions of earlier runs.
+// listStored completes a page with executions of earlier runs. Where there are replicas, each
+// lists what it has itself: all would list the same here.
 func (e *Executor) listStored(owner auth.Owner, match func(*Execution) bool, page []*Execution, before uint64, limit int) (_ []*Execution, next string, err error) {
 	r := e.config.Records
-	if r == nil || r.config.Replicas != nil { // another replica may list them as its own
+	if r == nil || r.config.Replicas != nil {
 		return page, "", nil
 	}
 	if before == 0 || runOf(before) >= r.config.Run {

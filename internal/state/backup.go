@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -125,8 +126,14 @@ func Restore(from io.Reader, dir string) (Report, error) {
 	if err := os.Rename(temp, dir); err != nil {
 		return Report{}, err
 	}
+	time.Sleep(restored)
 	return report, syncFile(filepath.Dir(filepath.Clean(dir)))
 }
+
+// restored is how long a directory that was restored is not used: runs of a server are numbered
+// by the second in which they begin, and those after the backup, which it does not know of, have
+// to be over by one.
+const restored = 2 * time.Second
 
 // extract writes the files of a backup below a directory, and nowhere else.
 func extract(from io.Reader, to string) error {
