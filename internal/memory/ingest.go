@@ -238,8 +238,12 @@ func (in *Ingestion) pack(docs []*document) (list []packed, err error) {
 	var groups [][]*document
 	size := packBytes
 	for _, doc := range docs {
-		if size += len(doc.Text); size > packBytes {
-			groups, size = append(groups, nil), len(doc.Text)
+		takes := len(doc.Text) + 100
+		for _, at := range doc.Places {
+			takes += len(at.Path) + 20
+		}
+		if size += takes; size > packBytes {
+			groups, size = append(groups, nil), takes
 		}
 		groups[len(groups)-1] = append(groups[len(groups)-1], doc)
 	}
@@ -248,16 +252,12 @@ func (in *Ingestion) pack(docs []*document) (list []packed, err error) {
 	work.SetLimit(2)
 	for i, docs := range groups {
 		work.Go(func() error {
-			text, err := json.Marshal(pack{Version: packVersion, Docs: docs})
-			if err != nil {
-				return err
+			id, value, err := encodePack(docs)
+			list[i] = packed{packName{ID: id}, value, docs}
+			if err == nil && len(value) > state.MaxValue {
+				err = fmt.Errorf("a pack of %d bytes is too large to be stored", len(value))
 			}
-			sum := sha256.Sum256(text)
-			list[i] = packed{packName{ID: hex.EncodeToString(sum[:16])}, packer.EncodeAll(text, nil), docs}
-			if len(list[i].value) > state.MaxValue {
-				return fmt.Errorf("a pack of %d bytes is too large to be stored", len(list[i].value))
-			}
-			return nil
+			return err
 		})
 	}
 	return list, work.Wait()

@@ -352,10 +352,10 @@ func TestCompact(t *testing.T) {
 		}
 	}
 	all := func(*item) float64 { return 1 }
-	if hits, matched := x.search(asked("common"), all, 3); matched != 1000 || len(hits) != 3 {
+	if hits, matched := x.search(asked("common"), all, true, 3); matched != 1000 || len(hits) != 3 {
 		t.Errorf("%d match", matched)
 	}
-	if hits, _ := x.search(asked("word4995"), all, 3); len(hits) != 1 || hits[0].item != items[4995] {
+	if hits, _ := x.search(asked("word4995"), all, false, 3); len(hits) != 1 || hits[0].item != items[4995] {
 		t.Errorf("%v", hits)
 	}
 	if len(x.items) > 3000 || len(x.vectors.items) > 3000 {
@@ -371,7 +371,7 @@ func FuzzQuery(f *testing.F) {
 		x := newIndex()
 		it := &item{entry: &Entry{Text: text}}
 		x.add(it, count(text))
-		hits, _ := x.search(asked(query), func(*item) float64 { return 1 }, 5)
+		hits, _ := x.search(asked(query), func(*item) float64 { return 1 }, false, 5)
 		shares := false
 		for _, word := range asked(query) {
 			shares = shares || count(text)[word] > 0
@@ -416,4 +416,16 @@ func FuzzSplit(f *testing.F) {
 			last = p.line
 		}
 	})
+}
+
+func FuzzPack(f *testing.F) {
+	_, value, err := encodePack([]*document{{Digest: "d", Places: []place{{"a", 1}}, Text: "text"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if p, err := decodePack(value); err != nil || len(p.Docs) != 1 || p.Docs[0].Text != "text" {
+		f.Fatal(p, err)
+	}
+	f.Add(value)
+	f.Fuzz(func(t *testing.T, value []byte) { decodePack(value) })
 }
