@@ -29,7 +29,7 @@ const (
 	// it makes.
 	packVersion = 1
 
-	packBytes    = 768 << 10 // of text in a pack, about
+	packBytes    = 2 << 20 // of text in a pack, about
 	maxUnpacked  = 16 << 20
 	vectorsGroup = 256 // parts whose vectors are stored together
 )
