@@ -60,6 +60,7 @@ type Config struct {
 	Policy         Policy             `yaml:"policy"`
 	Audit          audit.Config       `yaml:"audit"`
 	State          State              `yaml:"state"`
+	Replica        Replica            `yaml:"replica"`
 	Executions     executor.Limits    `yaml:"executions"`
 	Sandbox        Sandbox            `yaml:"sandbox"`
 	Hooks          hook.Config        `yaml:"hooks"`
@@ -217,7 +218,8 @@ func Default() *Config {
 			Settings:        session.DefaultExposed(),
 			Activation:      session.DefaultActivation(),
 		},
-		State:      State{Retention: 24 * time.Hour, MaxHistory: 64 << 20},
+		State:      State{Replicas: 3, Prefix: "ts", Retention: 24 * time.Hour, MaxHistory: 64 << 20},
+		Replica:    Replica{Lease: 15 * time.Second},
 		Executions: executor.Limits{}.WithDefaults(),
 		Browser:    browser.Config{}.WithDefaults(),
 		Code:       lsp.Config{}.WithDefaults(),

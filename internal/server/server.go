@@ -144,7 +144,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		opened = append(opened, func() { records.Close() })
 	}
 	sessionConfig := SessionsOf(c, owner)
-	sessionConfig.Records = stored.sessions()
+	sessionConfig.Records, sessionConfig.Replicas = stored.sessions(), stored.replicas(c)
 	sessions := session.NewStore(sessionConfig)
 	opened = append(opened, sessions.Close)
 	sources, err := openSources(c, runners, registry, masker, logger)
@@ -183,6 +183,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }, Records: stored.calls()},
 		Wire:          c.Wire,
 		Files:         c.Files,
+		State:         stored.state(),
 		Closers:       closers,
 		Offer:         runners.Offer,
 		Receiving:     runners.Receiving,
@@ -191,18 +192,20 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Halt: func(s *session.Session, user string) int {
 			return companions.Halt(s, user) + browsers.Halt(s, user) + servers.Halt(s, user)
 		},
-		Processes:  runners.Running,
-		StopFile:   c.StopFile,
-		Confines:   func() (bool, int) { return has.Namespaces, has.Landlock },
-		TLS:        certificates,
-		Version:    version.Text(),
-		Reflection: c.Reflection,
-		Channelz:   c.Channelz,
-		Tracer:     tracer,
+		Processes:   runners.Running,
+		StopFile:    c.StopFile,
+		Confines:    func() (bool, int) { return has.Namespaces, has.Landlock },
+		TLS:         certificates,
+		Replication: stored.replicated(),
+		Version:     version.Text(),
+		Reflection:  c.Reflection,
+		Channelz:    c.Channelz,
+		Tracer:      tracer,
 	})
 	if err != nil {
 		return nil, err
 	}
+	stored.fences(server)
 	agents.Connect(server.Connect)
 	warnAbout(policy, registry, logger)
 	return server, nil
