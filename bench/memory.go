@@ -191,7 +191,18 @@ func ingestMany(ctx context.Context, h *harness, memories *store.Store, who stor
 			if err != nil {
 				return 0, err
 			}
-			if _, err := read(func(path string, text []byte) error { return in.Add(path, string(text)) }); err != nil {
+			var work errgroup.Group
+			work.SetLimit(4) // as the tool does
+			for _, path := range files {
+				work.Go(func() error {
+					text, err := os.ReadFile(path)
+					if err == nil {
+						err = in.Add(path, string(text))
+					}
+					return err
+				})
+			}
+			if err := work.Wait(); err != nil {
 				return 0, err
 			}
 			_, err = in.Commit(ctx, func(int, int) {})

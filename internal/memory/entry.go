@@ -144,6 +144,11 @@ type Query struct {
 	Session []Entry
 }
 
+// selects reports whether not all that has the words is looked for.
+func (q *Query) selects() bool {
+	return q.Key != "" || len(q.Tags) > 0 || q.Source != "" || q.Path != ""
+}
+
 // Found is what was found.
 type Found struct {
 	Entries []Entry
@@ -236,7 +241,7 @@ func (f *search) among(x *index, scopes map[*item]Scope, scope Scope) {
 		hits = f.newest(x)
 	} else {
 		var matched int
-		hits, matched = x.search(f.words, f.weigh, f.limit)
+		hits, matched = x.search(f.words, f.weigh, f.q.selects(), f.limit)
 		f.matched += matched
 	}
 	f.lists = append(f.lists, hits)

@@ -24,6 +24,7 @@ type index struct {
 	terms    map[string]uint32
 	postings [][]posting // by term, in the order of items
 	items    []*item     // nil: removed
+	lengths  []float32   // of items, in words
 	removed  int
 	length   int // words of all items, also of removed ones
 	vectors  vectors
@@ -74,6 +75,7 @@ func (x *index) add(it *item, c counted) {
 		x.postings[term] = append(x.postings[term], posting{it.id, n})
 		it.words += n
 	}
+	x.lengths = append(x.lengths, float32(it.words))
 	x.length += int(it.words)
 	x.vectors.add(it)
 }
@@ -113,9 +115,10 @@ func (x *index) compact() {
 			delete(x.terms, word)
 		}
 	}
-	x.items = items
+	x.items, x.lengths = items, x.lengths[:0]
 	for i, it := range items {
 		it.id = uint32(i)
+		x.lengths = append(x.lengths, float32(it.words))
 		x.vectors.add(it)
 	}
 	// Terms that nobody has any more leave a hole, which the next one of their name does not
@@ -130,9 +133,13 @@ func (x *index) compact() {
 
 var scoreBuffers = sync.Pool{New: func() any { return new([]float32) }}
 
+// maxWeight is the most that an item counts.
+const maxWeight = 1.25
+
 // search returns the items that have one of the words, the best first, at most limit, and
-// how many there are. weigh says how much an item counts; 0: not at all.
-func (x *index) search(query []string, weigh func(*item) float64, limit int) (hits []hit, matched int) {
+// how many there are. weigh says how much an item counts, at most maxWeight; 0: not at all.
+// Unless it selects items, it is asked only about those that may be among the best.
+func (x *index) search(query []string, weigh func(*item) float64, selects bool, limit int) (hits []hit, matched int) {
 	buffer := scoreBuffers.Get().(*[]float32)
 	defer scoreBuffers.Put(buffer)
 	scores := slices.Grow((*buffer)[:0], len(x.items))[:len(x.items)]
@@ -146,16 +153,19 @@ func (x *index) search(query []string, weigh func(*item) float64, limit int) (hi
 		}
 		list := x.postings[term]
 		rare := math.Log(1 + (float64(len(x.items)-len(list))+0.5)/(float64(len(list))+0.5))
-		base, each := float32(k1*(1-b)), float32(k1*b/average)
+		top, base, each := float32(rare*(k1+1)), float32(k1*(1-b)), float32(k1*b/average)
 		for _, p := range list {
-			if it := x.items[p.item]; it != nil {
-				n := float32(p.count)
-				scores[p.item] += float32(rare) * n * (k1 + 1) / (n + base + each*float32(it.words))
-			}
+			n := float32(p.count)
+			scores[p.item] += top * n / (n + base + each*x.lengths[p.item])
 		}
 	}
+	least := float32(0) // below it nothing is among the best
 	for i, score := range scores {
-		if score == 0 {
+		if score == 0 || x.items[i] == nil {
+			continue
+		}
+		if score < least && !selects {
+			matched++
 			continue
 		}
 		it := x.items[i]
@@ -164,7 +174,9 @@ func (x *index) search(query []string, weigh func(*item) float64, limit int) (hi
 			continue
 		}
 		matched++
-		hits = insert(hits, hit{it, float64(score) * weight}, limit)
+		if hits = insert(hits, hit{it, float64(score) * weight}, limit); len(hits) == limit && limit > 0 {
+			least = float32(hits[limit-1].score / maxWeight)
+		}
 	}
 	return hits, matched
 }

@@ -238,29 +238,45 @@ func (in *Ingestion) pack(docs []*document) (list []packed, err error) {
 	var groups [][]*document
 	size := packBytes
 	for _, doc := range docs {
-		if size += len(doc.Text); size > packBytes {
-			groups, size = append(groups, nil), len(doc.Text)
+		takes := len(doc.Text) + 100
+		for _, at := range doc.Places {
+			takes += len(at.Path) + 20
+		}
+		if size += takes; size > packBytes {
+			groups, size = append(groups, nil), takes
 		}
 		groups[len(groups)-1] = append(groups[len(groups)-1], doc)
 	}
-	list = make([]packed, len(groups))
+	lists := make([][]packed, len(groups))
 	var work errgroup.Group
 	work.SetLimit(2)
 	for i, docs := range groups {
-		work.Go(func() error {
-			text, err := json.Marshal(pack{Version: packVersion, Docs: docs})
-			if err != nil {
-				return err
-			}
-			sum := sha256.Sum256(text)
-			list[i] = packed{packName{ID: hex.EncodeToString(sum[:16])}, packer.EncodeAll(text, nil), docs}
-			if len(list[i].value) > state.MaxValue {
-				return fmt.Errorf("a pack of %d bytes is too large to be stored", len(list[i].value))
-			}
-			return nil
+		work.Go(func() (err error) {
+			lists[i], err = packAll(docs)
+			return err
 		})
 	}
-	return list, work.Wait()
+	err = work.Wait()
+	return slices.Concat(lists...), err
+}
+
+// packAll makes a pack of documents, or several where one is too large to be stored.
+func packAll(docs []*document) ([]packed, error) {
+	id, value, err := encodePack(docs)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(value) <= state.MaxValue:
+		return []packed{{packName{ID: id}, value, docs}}, nil
+	case len(docs) == 1:
+		return nil, fmt.Errorf("%.200q is found at too many places to be stored", docs[0].Places[0].Path)
+	}
+	first, err := packAll(docs[:len(docs)/2])
+	if err != nil {
+		return nil, err
+	}
+	second, err := packAll(docs[len(docs)/2:])
+	return append(first, second...), err
 }
 
 // write stores packs and then the manifest that names them. Before, it is noted which packs

@@ -5,6 +5,10 @@ package memory
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/compress/s2"
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/state"
@@ -25,7 +29,7 @@ const (
 	// it makes.
 	packVersion = 1
 
-	packBytes    = 768 << 10 // of text in a pack, about
+	packBytes    = 2 << 20 // of text in a pack, about
 	maxUnpacked  = 16 << 20
 	vectorsGroup = 256 // parts whose vectors are stored together
 )
@@ -55,7 +59,8 @@ type packName struct {
 	Model string `json:"model,omitempty"` // of its vectors
 }
 
-// A pack is documents that are stored together. It never changes.
+// A pack is documents that are stored together. It is written as the length of this in JSON,
+// this, and the texts, compressed.
 type pack struct {
 	Version int         `json:"v"`
 	Docs    []*document `json:"docs"`
@@ -65,7 +70,8 @@ type pack struct {
 type document struct {
 	Digest string  `json:"digest"`
 	Places []place `json:"places"`
-	Text   string  `json:"text"`
+	Size   int     `json:"size"` // of the text, in bytes
+	Text   string  `json:"-"`
 
 	source *Source
 }
@@ -210,24 +216,56 @@ func (sp *space) isOld(name string, source *Source) bool {
 	return sp.sources[name] != source
 }
 
-var (
-	packer, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
-	unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxUnpacked))
-)
+// encodePack returns documents as they are stored, and the name of that.
+func encodePack(docs []*document) (id string, value []byte, err error) {
+	for _, doc := range docs {
+		doc.Size = len(doc.Text)
+	}
+	head, err := json.Marshal(pack{packVersion, docs})
+	if err != nil {
+		return "", nil, err
+	}
+	sum := sha256.Sum256(head)
+	raw := append(binary.AppendUvarint(nil, uint64(len(head))), head...)
+	for _, doc := range docs {
+		raw = append(raw, doc.Text...)
+	}
+	return hex.EncodeToString(sum[:16]), s2.Encode(nil, raw), nil
+}
+
+var errPack = errors.New("a pack is damaged")
+
+func decodePack(value []byte) (p pack, err error) {
+	if n, err := s2.DecodedLen(value); err != nil || n > maxUnpacked {
+		return p, errPack
+	}
+	raw, err := s2.Decode(nil, value)
+	if err != nil {
+		return p, errPack
+	}
+	size, n := binary.Uvarint(raw)
+	if n <= 0 || size > uint64(len(raw)-n) {
+		return p, errPack
+	}
+	if err := decode(raw[n:n+int(size)], &p, &p.Version, packVersion); err != nil {
+		return p, err
+	}
+	text := string(raw[n+int(size):])
+	for _, doc := range p.Docs {
+		if doc == nil || len(doc.Places) == 0 || doc.Size < 0 || doc.Size > len(text) {
+			return p, errPack
+		}
+		doc.Text, text = text[:doc.Size], text[doc.Size:]
+	}
+	return p, nil
+}
 
 func (sp *space) readPack(source string, name packName) (p pack, err error) {
 	entry, err := sp.store.packs.Get(sp.ctx, sp.packKey(source, name.ID))
 	if err != nil {
 		return p, err
 	}
-	data, err := unpacker.DecodeAll(entry.Value, nil)
-	if err == nil {
-		err = decode(data, &p, &p.Version, packVersion)
-	}
-	if err == nil && slices.ContainsFunc(p.Docs, func(d *document) bool { return len(d.Places) == 0 }) {
-		err = errors.New("a document has no place")
-	}
-	return p, err
+	return decodePack(entry.Value)
 }
 
 // readVectors gives items the vectors that are stored of them.
