@@ -371,6 +371,7 @@ func (c *Config) FillIn() error {
 	if c.Artifacts.Dir, err = filepath.Abs(c.Artifacts.Dir); err != nil {
 		return err
 	}
+	c.Code.GoModules = c.goModules()
 	return c.fillInState()
 }
 

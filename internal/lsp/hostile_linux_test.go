@@ -179,6 +179,19 @@ func TestIndexing(t *testing.T) {
 	has(t, strings.Join(told, "\n"), "fake: Indexing (7 %)")
 }
 
+// TestTrouble: what a server says that it cannot do is told, and nobody waits for it.
+func TestTrouble(t *testing.T) {
+	k := newFake(t, lsp.Config{}, "cannot-load")
+	found, err := k.asker.Find(t.Context(), lsp.Definition, cat)
+	if err != nil || found.Indexing != "" || found.Trouble != "Error loading workspace: there are no modules\nand no licence" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	_, err = k.asker.Find(t.Context(), lsp.References, cat)
+	if _, text := failure(t, err); !strings.HasSuffix(text, "I would rather not. It says: Error loading workspace: there are no modules") {
+		t.Error(text)
+	}
+}
+
 // TestConfinement: a server reads what the session may read, and writes and reaches nothing.
 func TestConfinement(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

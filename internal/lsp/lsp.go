@@ -35,6 +35,10 @@ type Config struct {
 	Idle    time.Duration `yaml:"idle"`    // after which a server that nobody asks is ended; 10 minutes
 	Memory  size.Bytes    `yaml:"memory"`  // of all processes of a server; 2 GiB
 	Timeout time.Duration `yaml:"timeout"` // of one answer; 1 minute
+
+	// GoModules is a module cache of the machine, which gopls reads for a session whose
+	// commands have fetched no modules themselves. Nothing else may read it.
+	GoModules string `yaml:"go_modules"`
 }
 
 // WithDefaults returns c with its zero fields filled in.
@@ -53,7 +57,7 @@ func (c Config) table() []Server {
 		case at < 0 && !d.runsWorkspace:
 			list = append(list, d)
 		case at >= 0 && list[at].standsForDefault() && !list[at].Off:
-			list[at] = d
+			list[at] = d.with(list[at])
 		}
 	}
 	return slices.DeleteFunc(list, func(s Server) bool { return s.Off })

@@ -153,6 +153,7 @@ func (a *Asker) WorkspaceSymbols(ctx context.Context, name, like string) (*Symbo
 func (a *About) add(b About) {
 	join := func(x, y, by string) string { return strings.Trim(x+by+y, by) }
 	a.Server, a.Indexing = join(a.Server, b.Server, ", "), join(a.Indexing, b.Indexing, "; ")
+	a.Trouble = join(a.Trouble, b.Trouble, "; ")
 	a.Unwatched = a.Unwatched || b.Unwatched
 }
 

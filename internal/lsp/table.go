@@ -129,6 +129,30 @@ func (c Config) Check(fault func(key, format string, args ...any)) {
 // standsForDefault reports whether the operator named a known server, and nothing of it.
 func (s *Server) standsForDefault() bool { return len(s.Command) == 0 && len(s.Languages) == 0 }
 
+// with returns a known server with what the operator adds to it.
+func (s Server) with(more Server) Server {
+	s.Env = slices.Concat(s.Env, more.Env)
+	s.Settings, s.Options = merged(s.Settings, more.Settings), merged(s.Options, more.Options)
+	return s
+}
+
+// merged returns settings with others, which count where both have one.
+func merged(settings, others map[string]any) map[string]any {
+	if len(others) == 0 {
+		return settings
+	}
+	all := maps.Clone(others)
+	for name, value := range settings {
+		below, isObject := value.(map[string]any)
+		if other, ok := all[name]; !ok {
+			all[name] = value
+		} else if other, ok := other.(map[string]any); ok && isObject {
+			all[name] = merged(below, other)
+		}
+	}
+	return all
+}
+
 // languageOf returns the name of the language of a file; "" where the server is not asked
 // about it.
 func (s *Server) languageOf(path string) string {
@@ -217,6 +241,21 @@ func (s *Server) options(program string) (map[string]any, error) {
 		}
 	}
 	return options, nil
+}
+
+// modules returns the environment of a server, and what it reads beside the workspace: modules
+// of Go that the commands of the session have fetched or, where they have fetched none, those
+// of the machine.
+func (p *place) modules(server *Server) (env, read []string) {
+	machine := p.set.config.GoModules
+	named := slices.ContainsFunc(server.Env, func(pair string) bool { return strings.HasPrefix(pair, "GOMODCACHE=") })
+	if server.Name != "gopls" || machine == "" || named {
+		return server.Env, nil
+	}
+	if _, err := os.Stat(filepath.Join(p.runner.Caches(), "go-mod", "cache", "download")); err == nil {
+		return server.Env, nil
+	}
+	return append(slices.Clip(server.Env), "GOMODCACHE="+machine), []string{machine}
 }
 
 // section returns the part of the settings that a server asks for by a dotted name; nil

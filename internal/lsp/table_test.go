@@ -37,6 +37,16 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestTableAdds: what an operator says of a known server without its command is added to it.
+func TestTableAdds(t *testing.T) {
+	config := Config{Servers: []Server{{Name: "gopls", Env: []string{"A=b"}, Settings: map[string]any{"gopls": map[string]any{"staticcheck": true}}}}}
+	at := slices.IndexFunc(config.table(), func(s Server) bool { return s.Name == "gopls" })
+	gopls := config.table()[at]
+	if !slices.Equal(gopls.Env, []string{"A=b"}) || gopls.section("gopls.staticcheck") != true || gopls.section("gopls.verboseWorkDoneProgress") != true || gopls.languageOf("a.go") != "go" {
+		t.Errorf("%+v", gopls)
+	}
+}
+
 // TestTypeScriptOfItsOwn: the TypeScript of a workspace is not run.
 func TestTypeScriptOfItsOwn(t *testing.T) {
 	at := slices.IndexFunc(Defaults(), func(s Server) bool { return s.Name == "typescript-language-server" })

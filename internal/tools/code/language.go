@@ -91,6 +91,9 @@ func (c *call) answered(p *page, about lsp.About) (tools.Result, error) {
 	if about.Indexing != "" {
 		p.note(about.Server + " is still busy with " + about.Indexing + ": the answer may lack something, ask again in a while")
 	}
+	if about.Trouble != "" {
+		p.note(about.Server + " says: " + about.Trouble)
+	}
 	if about.Unwatched {
 		p.note("the workspace has more files than are watched: " + about.Server + " may not know of all changes")
 	}
