@@ -115,8 +115,7 @@ func (in input) ofFile() bool {
 func Tools(pool *syntax.Pool, servers *lsp.Set) []tools.Tool {
 	tool := tools.New(
 		tools.Spec{
-			Name:    "code",
-			Aliases: []string{"code_search", "CodeSearch"},
+			Name: "code",
 			Keys: []tools.Key{
 				{Other: "line", Name: "row"}, {Other: "query", Name: "symbol_name"}, {Other: "rewrite", Name: "replacement"},
 			},
