@@ -134,6 +134,7 @@ type Sessions struct {
 	MaxPerPrincipal   int             `yaml:"max_per_principal"`
 	KeepWorkspace     time.Duration   `yaml:"keep_workspace"`
 	MaxKept           int             `yaml:"max_kept"`
+	EditErrors        time.Duration   `yaml:"edit_errors"`
 	Settings          session.Exposed `yaml:"settings"`
 
 	Activation session.Activation `yaml:"activation"`

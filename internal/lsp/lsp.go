@@ -89,6 +89,7 @@ type place struct {
 	mu    sync.Mutex
 	ended bool
 	slots []*slot
+	turns map[string]chan struct{} // of checks, by the name of their server
 }
 
 // maxServers is how many servers of a session run at once.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -246,7 +247,7 @@ func (s *slot) died(d *death) error {
 		said = " It said: " + d.stderr
 	}
 	s.broken = tools.Failf("language_server_ended", "The language server %s was started %d times and did not last, the last time it %s. It is not tried again for %s; what needs no language server still works.%s",
-		s.server.Name, maxDeaths, d.how, rest, said)
+		s.server.Name, maxDeaths, strings.TrimSuffix(d.how, "."), rest, said)
 	s.until = time.Now().Add(rest)
 	return s.broken
 }
