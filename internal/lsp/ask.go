@@ -306,7 +306,9 @@ func (q *question) file(at uri.URI) *mentioned {
 	name, inside := q.nameOf(path)
 	f.name = name
 	if !inside {
-		f.text = q.outside(path)
+		if f.withheld = q.deny != nil && q.deny.Denies(path); !f.withheld {
+			f.text = q.outside(path)
+		}
 		return f
 	}
 	if withheld := q.env.WithheldBelow(".", true); withheld != nil && withheld(name) {

@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -49,8 +50,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// table returns the servers that there may be: those of the operator first.
-func (c Config) table() []Server {
+// Known returns the servers that there may be: those of the operator first.
+func (c Config) Known() []Server {
 	list := slices.Clone(c.Servers)
 	for _, d := range Defaults() {
 		switch at := slices.IndexFunc(list, func(s Server) bool { return s.Name == d.Name }); {
@@ -76,7 +77,7 @@ type Set struct {
 // New returns a set without servers, which runners run.
 func New(runners *command.Runners, config Config) *Set {
 	config = config.WithDefaults()
-	return &Set{runners: runners, config: config, table: config.table(), sessions: make(map[tools.Session]*place)}
+	return &Set{runners: runners, config: config, table: config.Known(), sessions: make(map[tools.Session]*place)}
 }
 
 // place is what one session has.
@@ -203,24 +204,40 @@ func (p *place) slotOf(server *Server, program string, env tools.Env) *slot {
 	return at
 }
 
-// makeRoom ends the server that was asked longest ago, if there are as many as may be. It
-// drops the slots that have none: there is one for whatever calls may not read.
-func (p *place) makeRoom(but *slot) {
-	p.mu.Lock()
-	p.slots = slices.DeleteFunc(p.slots, func(at *slot) bool { return at.calls == 0 && at.isEmpty() })
-	list := slices.Clone(p.slots)
-	p.mu.Unlock()
-	var oldest *slot
-	running := 0
-	for _, at := range list {
-		if at == but || at.current() == nil {
-			continue
+// makeRoom ends the servers that were asked longest ago, until one more may be started, and
+// counts it as one that is. It drops the slots that have none: there is one for whatever calls
+// may not read.
+func (p *place) makeRoom(of *slot) error {
+	for {
+		p.mu.Lock()
+		p.slots = slices.DeleteFunc(p.slots, func(at *slot) bool { return at.calls == 0 && at.isEmpty() })
+		var oldest *slot
+		others := 0
+		for _, at := range p.slots {
+			runs := at.current() != nil
+			if at == of || !runs && !at.begins {
+				continue
+			}
+			if others++; runs && (oldest == nil || at.asked().Before(oldest.asked())) {
+				oldest = at
+			}
 		}
-		if running++; oldest == nil || at.asked().Before(oldest.asked()) {
-			oldest = at
+		room := others < maxServers
+		of.begins = of.begins || room
+		p.mu.Unlock()
+		switch {
+		case room:
+			return nil
+		case oldest == nil:
+			return &tools.Failure{Code: "too_many_servers", Retryable: true, Message: fmt.Sprintf("%d language servers of the session are being started, which is as many as may run. Ask again in a while.", maxServers)}
 		}
-	}
-	if running >= maxServers {
 		oldest.halt("", errOthers)
 	}
+}
+
+// begun notes that a server runs, or that it could not be started.
+func (p *place) begun(of *slot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of.begins = false
 }

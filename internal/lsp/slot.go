@@ -31,6 +31,7 @@ type slot struct {
 	deny     tools.Denial
 	starting chan struct{} // holds a value while somebody starts or ends the server
 	calls    int           // that ask; guarded by the place
+	begins   bool          // a server of it is being started; guarded by the place
 
 	mu     sync.Mutex
 	p      *process // nil: none runs
@@ -118,7 +119,10 @@ func (s *slot) ensure(ctx context.Context, env tools.Env) (*process, error) {
 	if ended {
 		return nil, command.ErrSessionEnds
 	}
-	s.place.makeRoom(s)
+	if err := s.place.makeRoom(s); err != nil {
+		return nil, err
+	}
+	defer s.place.begun(s)
 	p, err := s.start(ctx, env)
 	if err != nil {
 		return nil, err

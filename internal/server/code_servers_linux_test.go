@@ -6,6 +6,7 @@ package server
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/toolserver/toolserver/internal/programtest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -30,9 +32,13 @@ func withServers(t *testing.T) *wholeServer {
 	t.Setenv("PATH", strings.Join([]string{node, bin, os.Getenv("PATH")}, ":"))
 	needs(t, "gopls")
 	needs(t, "pyright-langserver")
+	program, err := programtest.BuildSyntax(programDir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	return serveWhole(t, dir, inDir(dir, ", path: ["+node+", "+bin+"]", "", ", allowed_workspaces: ["+dir+"/ws], mode: allow", ""), zap.NewNop())
+	return serveWhole(t, dir, inDir(dir, ", path: ["+node+", "+bin+"]", "", ", allowed_workspaces: ["+dir+"/ws], mode: allow", "syntax: {program: "+program+"}\n"), zap.NewNop())
 }
 
 // asked runs a call of code, again while its language server is busy, and returns its text.
@@ -72,6 +78,22 @@ func TestLanguageServers(t *testing.T) {
 	s.wants(s.asked("", "code", `{"operation":"find_references","symbol_name":"Greet"}`), "greet.go:4:6:", "use.go:3:12:", "use.go:3:25:")
 	s.wants(s.asked("", "code", `{"operation":"get_diagnostics","file_path":"greet.go","text":"package m\n"}`), "new: use.go:3:12: error: undefined: Greet", "(nothing was written)")
 	s.wants(s.asked("", "code", `{"operation":"get_diagnostics","file_path":"use.go"}`), "(nothing is wrong with it)")
+
+	// What docs/code.md shows works, and changes nothing.
+	page, err := os.ReadFile("../../docs/code.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile(`toolserver call code '(.*)'`).FindAllStringSubmatch(string(page), -1)
+	for _, example := range examples {
+		end := s.in("", "code", example[1], nil)
+		if text := contentText(end); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(text, "Greet") {
+			t.Errorf("%s: %v", example[1], end)
+		}
+	}
+	if len(examples) < 8 {
+		t.Errorf("docs/code.md has %d examples", len(examples))
+	}
 
 	const rename = `{"operation":"rename_symbol","symbol_name":"Greet","new_name":"Hello","dry_run":`
 	s.wants(s.asked("", "code", rename+`true}`), "Would change 2 files. Nothing was written", `+var Both = Hello("a") + Hello("b")`)
