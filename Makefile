@@ -24,6 +24,10 @@ help: ## Show what can be made.
 run: ## Build and serve on 127.0.0.1:8665, and build .bin/grpcurl beside it.
 	@build/run
 
+.PHONY: cluster
+cluster: server ## Three NATS servers and three replicas on loopback, and a call that one cancels for another; DEMO=1 ends then.
+	go run ./build/cluster -program $(BIN)/toolserver $(if $(DEMO),-demo)
+
 .PHONY: build
 build: server syntax ## Build .bin/toolserver, and .bin/toolserver-syntax where there is a C compiler.
 
@@ -87,7 +91,7 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/history ./internal/tools/files
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Killed ./internal/state
-	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'KilledUnderLoad|ReplyLost' ./internal/restart
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'KilledUnderLoad|ReplyLost|FleetUnderFaults' ./internal/restart
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged|InterruptAnywhere' ./internal/tools/shell
 	TOOLSERVER_SOAK=1 go test -timeout 120m -count 1 -v -run 'Trial|Isolation|Random|Unprivileged' ./internal/trial
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differ ./internal/shell

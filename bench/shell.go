@@ -452,13 +452,14 @@ func cancelAll(ctx context.Context, s *server, ids []string, command string) ([]
 	)
 	running.Add(len(ids))
 	for i, id := range ids {
-		wait.Go(func() { times[i], errs[i] = cancelOne(ctx, s, id, command, &running) })
+		wait.Go(func() { times[i], errs[i] = cancelOne(ctx, s, s, id, command, &running) })
 	}
 	wait.Wait()
 	return times, errors.Join(errs...)
 }
 
-func cancelOne(ctx context.Context, s *server, session, command string, running *sync.WaitGroup) (float64, error) {
+// cancelOne runs a command at one server, and cancels it through one that may be another.
+func cancelOne(ctx context.Context, s, by *server, session, command string, running *sync.WaitGroup) (float64, error) {
 	request := &pb.ExecuteToolRequest{SessionId: session, Tool: work.Bash, InputJson: work.JSON(work.BashInput{Command: command})}
 	ready := sync.OnceFunc(running.Done)
 	defer ready()
@@ -475,7 +476,7 @@ func cancelOne(ctx context.Context, s *server, session, command string, running 
 				running.Wait() // for all others
 				begin = time.Now()
 				go func() {
-					_, err := s.client.Cancel(ctx, &pb.CancelRequest{ExecutionId: event.GetExecutionId()})
+					_, err := by.client.Cancel(ctx, &pb.CancelRequest{ExecutionId: event.GetExecutionId()})
 					cancelled <- err
 				}()
 			})

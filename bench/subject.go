@@ -54,11 +54,24 @@ func build(ctx context.Context, dir string) (*binaries, error) {
 		return nil
 	}
 	const tags = "grpcnotrace,embedded"
-	return b, errors.Join(
+	// A program is read from the disk, as one that was installed some time ago. Linux keeps
+	// what was just written in huge pages, and maps them whole: 27 MiB more of idle RSS.
+	forget := func(program string) error {
+		out, err := exec.CommandContext(ctx, "dd", "of="+program, "oflag=nocache", "conv=notrunc,fdatasync", "count=0").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("have %s read from the disk: %w\n%s", program, err, out)
+		}
+		return nil
+	}
+	err = errors.Join(
 		build("-trimpath", "-ldflags", "-s -w", "-o", "internal/server/toolserver-exec", "./cmd/toolserver-exec"),
 		build("-trimpath", "-ldflags", "-s -w", "-tags", tags+",bench", "-o", b.subject, "./cmd/toolserver"),
 		build("-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", b.release, "./cmd/toolserver"),
 		build("-o", b.bare, "./bench/bare"))
+	if err != nil {
+		return nil, err
+	}
+	return b, errors.Join(forget(b.subject), forget(b.release), forget(b.bare))
 }
 
 // A server is a running process and a stock client of it. Stop it after use.

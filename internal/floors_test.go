@@ -18,7 +18,7 @@ const module = "github.com/toolserver/toolserver/"
 // floors is the floor plan of ARCHITECTURE.md: the highest floor first. A
 // package may import only packages on lower floors.
 var floors = [][]string{
-	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go", "examples/go/agents", "examples/modelserver"},
+	{"build/cluster", "cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go", "examples/go/agents", "examples/modelserver"},
 	{"internal/operator"},
 	{"internal/cli", "internal/server", "sdk/sdktest"},
 	{"client", "internal/config"},
@@ -27,12 +27,12 @@ var floors = [][]string{
 	{"internal/admission"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/hook", "internal/policy", "internal/session", "internal/tools/agent", "internal/tools/browser", "internal/tools/catalog", "internal/tools/files", "internal/tools/git", "internal/tools/mcp", "internal/tools/openapi", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/web", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/syntax/syntaxtest", "internal/tools/code", "internal/pdf/pdftest/child", "internal/tools/dynamic", "internal/tools/script", "internal/tools/skill"},
+	{"internal/hook", "internal/policy", "internal/session", "internal/tools/agent", "internal/tools/browser", "internal/tools/catalog", "internal/tools/files", "internal/tools/git", "internal/tools/mcp", "internal/tools/openapi", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/web", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/syntax/syntaxtest", "internal/tools/code", "internal/tools/memory", "internal/pdf/pdftest/child", "internal/tools/dynamic", "internal/tools/script", "internal/tools/skill"},
 	{"internal/browser", "internal/companion", "internal/lsp", "internal/markdown", "internal/persona", "internal/quota", "internal/source", "internal/syntax"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
-	{"internal/effects", "internal/schema", "internal/integrity", "internal/model/modeltest", "internal/pdf", "internal/search/index", "internal/shell/programs"},
+	{"internal/effects", "internal/schema", "internal/integrity", "internal/memory", "internal/model/modeltest", "internal/pdf", "internal/search/index", "internal/shell/programs"},
 	{"internal/model", "internal/sandbox", "internal/search/ignore", "internal/tools"},
-	{"internal/history", "internal/toolcall", "internal/workspace/workspacetest"},
+	{"internal/history", "internal/replica", "internal/toolcall", "internal/workspace/workspacetest"},
 	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/state", "internal/trace", "internal/workspace"},
 	{"internal/egress/egresstest", "internal/endpoint", "internal/glob", "internal/lease", "internal/picture", "internal/programtest", "internal/search/plain", "internal/search/workers", "internal/site", "internal/size", "internal/soaktest", "internal/state/statetest", "internal/version", "internal/wholefile", "proto/toolserver/v1"},
 }
@@ -40,9 +40,9 @@ var floors = [][]string{
 // reserved names imports that only some packages may have: what speaks gRPC and
 // the contract stays on the upper floors.
 var reserved = map[string][]string{
-	"google.golang.org/grpc":          {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
+	"google.golang.org/grpc":          {"build/cluster", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
 	"google.golang.org/protobuf":      {"internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
-	module + "proto/toolserver/v1":    {"internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
+	module + "proto/toolserver/v1":    {"build/cluster", "internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
 	"github.com/prometheus":           {"internal/operator", "internal/server", "internal/service"},
 	"go.opentelemetry.io":             {"internal/server", "internal/service", "internal/span", "internal/trace"},
 	"go.opentelemetry.io/otel/sdk":    {"internal/server", "internal/trace"},
@@ -61,6 +61,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/dynamic": {"internal/config", "internal/server"},
 	module + "internal/tools/files":   {"internal/server"},
 	module + "internal/tools/git":     {"internal/server"},
+	module + "internal/tools/memory":  {"internal/server"},
 	module + "internal/tools/mcp":     {"internal/config", "internal/server"},
 	module + "internal/tools/openapi": {"internal/config", "internal/server"},
 	module + "internal/tools/script":  {"internal/config", "internal/server"},
@@ -78,9 +79,9 @@ var reserved = map[string][]string{
 	"github.com/modelcontextprotocol": {"bench", "bench/bare", "internal/edge", "internal/tools/mcp"},
 	"github.com/tmaxmax/go-sse":       {"internal/model"},
 	"github.com/santhosh-tekuri":      {"internal/persona", "internal/schema", "internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                         {"bench", "bench/bare", "internal/programtest", "internal/sandbox/sandboxtest", "internal/workspace/workspacetest", "sdk/sdktest"},
+	"os/exec":                         {"build/cluster", "bench", "bench/bare", "internal/programtest", "internal/sandbox/sandboxtest", "internal/workspace/workspacetest", "sdk/sdktest"},
 	"mvdan.cc/sh":                     {"internal/shell"},
-	"github.com/nats-io":              {"internal/state", "internal/state/statetest"},
+	"github.com/nats-io":              {"build/cluster", "internal/state", "internal/state/statetest"},
 	"go.lsp.dev":                      {"internal/lsp"},
 }
 

@@ -473,6 +473,46 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// TestSharedState: with a cluster there are three replicas that reach it and each other, and
+// without one nothing of it is there.
+func TestSharedState(t *testing.T) {
+	const shared = "state: {url: 'tls://nats:4222', credentialsSecret: nats-user, tlsSecret: nats-tls, clientCertificate: true, to: [{podSelector: {}}]}\n"
+	for values, want := range map[string]bool{tokens: false, tokens + shared: true} {
+		objects, text, err := render(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"engine: cluster", "url: tls://nats:4222", "credentials: /etc/toolserver/state/user.creds", "key: /etc/toolserver/state-tls/tls.key", "$(POD_IP):8667"} {
+			if strings.Contains(text, part) != want {
+				t.Errorf("%q is there: %v, want %v", part, !want, want)
+			}
+		}
+		for _, o := range objects {
+			switch w := o.any.(type) {
+			case *networkingv1.NetworkPolicy:
+				ports := make(map[int32]int)
+				for _, rule := range w.Spec.Ingress {
+					for _, port := range rule.Ports {
+						ports[port.Port.IntVal]++
+					}
+				}
+				for _, rule := range w.Spec.Egress {
+					for _, port := range rule.Ports {
+						ports[port.Port.IntVal]++
+					}
+				}
+				if (ports[8667] == 2 && ports[4222] == 1) != want {
+					t.Errorf("open ports: %v", ports)
+				}
+			case *appsv1.Deployment:
+				if n := *w.Spec.Replicas; (n == 3) != want || n < 2 {
+					t.Errorf("%d replicas", n)
+				}
+			}
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, test := range []struct{ name, values, want string }{
 		{"nobody authenticates", "", "choose at least one way"},
@@ -491,6 +531,10 @@ func TestRefusals(t *testing.T) {
 		{"scaled backwards", tokens + "autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 2}\n", "more than maxReplicas"},
 		{"root", tokens + "userID: 0\n", "userID"},
 		{"an issuer in clear text", "authentication: {oidc: [{issuer: 'http://login.example.org'}]}\n", "issuer"},
+		{"a URL that is none", tokens + "state: {url: nats:4222}\n", "url"},
+		{"credentials for nothing", tokens + "state: {credentialsSecret: s}\n", "no url"},
+		{"a certificate from nowhere", tokens + "state: {url: 'tls://nats:4222', clientCertificate: true}\n", "needs state.tlsSecret"},
+		{"sandboxes that share", tokens + "workload: SandboxTemplate\nstate: {url: 'tls://nats:4222'}\n", "none stands for another"},
 		{"a digest that is none", tokens + "image: {digest: latest}\n", "digest"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

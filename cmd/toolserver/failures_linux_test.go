@@ -362,7 +362,7 @@ func (f *failing) write(name, text string) {
 
 // maxToolTokens is how much a model has to read of all tools before its first
 // call, counting four characters as one.
-const maxToolTokens = 12200
+const maxToolTokens = 13123
 
 // TestToolTexts counts what the full view of all tools puts in front of a model:
 // names, summaries, descriptions and schemas. What is longer belongs into help.

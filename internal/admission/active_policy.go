@@ -32,6 +32,9 @@ func NewActivePolicy(approvals *approval.Store) *ActivePolicy {
 	return &ActivePolicy{limiter: limiter, approvals: approvals, replaced: make(chan struct{})}
 }
 
+// Share has the limits be those of several servers together. It comes before the first policy.
+func (r *ActivePolicy) Share(with *limit.Shared) { r.limiter.Share(with, "policy") }
+
 // Current returns the policy in force.
 func (r *ActivePolicy) Current() *policy.Policy { return r.policy.Load() }
 

@@ -18,6 +18,10 @@ import (
 type Grant struct {
 	policy.Grant
 	Session session.Ref
+
+	// Unstored says of a grant that was revoked that a restart would bring it back: that it
+	// is gone is not stored yet, which is tried again.
+	Unstored bool
 }
 
 // grants are those of all sessions. The mutex of the store is held over changes, so
@@ -131,7 +135,7 @@ func (s *Store) ListGrants(viewer Viewer, filter Filter) []Grant {
 
 // Revoke ends a grant and returns it. Calls that it allowed go on. A principal may
 // revoke what it was allowed; what was denied to it, only those revoke who may approve
-// its calls.
+// its calls. What was allowed is no longer, also where that cannot be stored yet.
 func (s *Store) Revoke(by Viewer, id string) (Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +144,11 @@ func (s *Store) Revoke(by Viewer, id string) (Grant, error) {
 		return Grant{}, err
 	}
 	left := slices.Delete(slices.Clone(old), i, i+1)
-	if err := s.record(found.Session, left); err != nil {
+	err = s.record(found.Session, left)
+	if err != nil && found.Action == policy.Allow && s.recordLater(found.Session) {
+		found.Unstored, err = true, nil
+	}
+	if err != nil {
 		return Grant{}, err
 	}
 	s.grants.set(found.Session, left)

@@ -6,8 +6,10 @@ package approval
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -52,6 +54,37 @@ func (s *Store) record(of session.Ref, grants []policy.Grant) error {
 	return nil
 }
 
+// recordLater stores the grants that a session has as soon as that can be. It reports false
+// where that is never. The store is locked.
+func (s *Store) recordLater(of session.Ref) bool {
+	if s.closed {
+		return false
+	}
+	if s.unstored[of] {
+		return true
+	}
+	s.unstored[of] = true
+	s.work.Go(func() {
+		for again := true; again; {
+			select {
+			case <-s.closing:
+				again = false // this is the last time
+			case <-time.After(retryTime):
+			}
+			s.mu.Lock()
+			err := s.record(of, s.Grants(of))
+			if again = again && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy)); !again {
+				delete(s.unstored, of)
+			}
+			s.mu.Unlock()
+		}
+	})
+	return true
+}
+
+// retryTime is after how long it is tried again to store what could not be.
+const retryTime = time.Second
+
 // erase removes what is stored of a session.
 func (s *Store) erase(of session.Ref) error {
 	if s.config.Records == nil {
@@ -60,29 +93,45 @@ func (s *Store) erase(of session.Ref) error {
 	return s.config.Records.Delete(context.Background(), keyOf(of), 0)
 }
 
+// RestoreOf brings back the grants of one session that goes on here.
+func (s *Store) RestoreOf(ctx context.Context, of session.Ref) error {
+	if s.config.Records == nil {
+		return nil
+	}
+	entry, err := s.config.Records.Get(ctx, keyOf(of))
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	var found record
+	if err == nil {
+		err = json.Unmarshal(entry.Value, &found)
+	}
+	if err == nil && found.Version > recordVersion {
+		err = fmt.Errorf("they were stored by a later version of this server, as version %d", found.Version)
+	}
+	if err != nil {
+		return fmt.Errorf("grants of the session: %w", err)
+	}
+	if s.forgetWith(of) {
+		s.grants.set(of, found.Grants)
+	}
+	return nil
+}
+
 // Restore brings back the grants of sessions that go on after a restart, once these are
 // there. What cannot be read is told in the log and grants nothing.
 func (s *Store) Restore(ctx context.Context, logger *zap.Logger) error {
 	if s.config.Records == nil {
 		return nil
 	}
-	watching, done := context.WithCancel(ctx)
-	defer done()
-	complete := false
 	var gone []session.Ref
-	err := s.config.Records.Watch(watching, "", func(e state.Entry) {
-		if e.Key == "" {
-			complete = true
-			done()
-			return
-		}
+	err := state.Snapshot(ctx, s.config.Records, "", func(e state.Entry) {
 		var found record
 		err := json.Unmarshal(e.Value, &found)
 		if err == nil && found.Version > recordVersion {
 			err = fmt.Errorf("they were stored by a later version of this server, as version %d", found.Version)
 		}
 		switch {
-		case e.Deleted:
 		case err != nil:
 			logger.Error("grants of a session cannot be brought back", zap.String("key", e.Key), zap.Error(err))
 		case s.forgetWith(found.Session):
@@ -91,7 +140,7 @@ func (s *Store) Restore(ctx context.Context, logger *zap.Logger) error {
 			gone = append(gone, found.Session)
 		}
 	})
-	if !complete {
+	if err != nil {
 		return fmt.Errorf("grants cannot be brought back: %w", err)
 	}
 	for _, of := range gone {

@@ -37,6 +37,10 @@ type Store struct {
 	bytes      int                 // of pending
 	ended      endings
 	watchers   map[*watcher]struct{}
+	unstored   map[session.Ref]bool // whose grants are stored behind
+
+	closing chan struct{}  // closed with the store
+	work    sync.WaitGroup // what is done behind callers; Close waits for it
 }
 
 // NewStore returns an empty store.
@@ -49,6 +53,8 @@ func NewStore(config Config) *Store {
 		perSession: make(map[session.Ref]int),
 		ended:      endings{byID: make(map[string]*ending)},
 		watchers:   make(map[*watcher]struct{}),
+		unstored:   make(map[session.Ref]bool),
+		closing:    make(chan struct{}),
 	}
 }
 
@@ -326,6 +332,9 @@ func (s *Store) Pending() int {
 // watch.
 func (s *Store) Close() {
 	s.mu.Lock()
+	if !s.closed {
+		close(s.closing)
+	}
 	s.closed = true
 	for w := range s.watchers {
 		w.wakeUp()
@@ -334,6 +343,7 @@ func (s *Store) Close() {
 	for _, p := range s.waiting(func(*Question) bool { return true }) {
 		p.settle(Answer{Kind: Withdrawn, At: time.Now()}, true)
 	}
+	s.work.Wait()
 }
 
 // endings are the questions that ended last, for those who answer late.

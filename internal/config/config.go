@@ -28,6 +28,7 @@ import (
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/lsp"
+	"github.com/toolserver/toolserver/internal/memory"
 	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/quota"
@@ -59,6 +60,7 @@ type Config struct {
 	Policy         Policy             `yaml:"policy"`
 	Audit          audit.Config       `yaml:"audit"`
 	State          State              `yaml:"state"`
+	Replica        Replica            `yaml:"replica"`
 	Executions     executor.Limits    `yaml:"executions"`
 	Sandbox        Sandbox            `yaml:"sandbox"`
 	Hooks          hook.Config        `yaml:"hooks"`
@@ -72,6 +74,7 @@ type Config struct {
 	Browser        browser.Config     `yaml:"browser"`
 	Code           lsp.Config         `yaml:"code"`
 	Models         model.Config       `yaml:"models"`
+	Memory         memory.Config      `yaml:"memory"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
 	Syntax         syntax.Config      `yaml:"syntax"`
@@ -216,7 +219,8 @@ func Default() *Config {
 			Settings:        session.DefaultExposed(),
 			Activation:      session.DefaultActivation(),
 		},
-		State:      State{Retention: 24 * time.Hour, MaxHistory: 64 << 20},
+		State:      State{Replicas: 3, Prefix: "ts", Retention: 24 * time.Hour, MaxHistory: 64 << 20},
+		Replica:    Replica{Lease: 15 * time.Second},
 		Executions: executor.Limits{}.WithDefaults(),
 		Browser:    browser.Config{}.WithDefaults(),
 		Code:       lsp.Config{}.WithDefaults(),
@@ -233,6 +237,7 @@ func Default() *Config {
 		Dynamic: dynamic.Config{}.WithDefaults(),
 		Agents:  agent.Config{}.WithDefaults(),
 		Web:     web.Config{}.WithDefaults(),
+		Memory:  memory.Config{}.WithDefaults(),
 		Answers: Answers{
 			Default: tools.Budget{Characters: tools.DefaultAnswer},
 			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},

@@ -66,7 +66,7 @@ func (c *Config) Readable(programs command.Programs) []string {
 // OwnTrees returns the directories in which the server keeps its own.
 func (c *Config) OwnTrees() []string {
 	trees := []string{filepath.Join(StateDir(), "toolserver"), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir, c.Dynamic.Dir}
-	if !c.State.Off() {
+	if !c.State.Off() && !c.State.Shared() {
 		trees = append(trees, c.State.Dir)
 	}
 	return trees
@@ -76,7 +76,7 @@ func (c *Config) OwnTrees() []string {
 // as [workspace.Config.Closed] has them. The policy and the configuration are not among
 // them: they have no secret in them but by the name of a file.
 func (c *Config) OwnFiles() []string {
-	list := []string{c.TLS.Key, c.Authentication.TokenFile, c.StopFile}
+	list := []string{c.TLS.Key, c.Authentication.TokenFile, c.StopFile, c.State.Credentials, c.State.TLS.Key}
 	if c.Authentication.Kubernetes.TokenReview {
 		list = append(list, c.Authentication.Kubernetes.TokenFile)
 	}

@@ -47,6 +47,7 @@ func (c *Config) Validate(fault FaultFunc) {
 	c.OpenAPI.Check(fault)
 	c.Web.Check(fault)
 	c.Models.Check(fault)
+	c.Memory.Check(c.Models.Names(), fault)
 	c.ValidateInside(fault)
 }
 

@@ -66,6 +66,7 @@ type Execution struct {
 	claim      atomic.Uint64 // revision of what makes the call id its own; 0 for a call that only reads
 	waited     bool          // for the answer of a person, at first
 	recorded   bool          // the end is stored
+	settled    bool          // the claim says so
 	unnumbered bool          // it was lost with its events: the end follows what a reader has seen
 	ending     chan struct{} // closed when the end is about to be written
 	done       chan struct{} // closed when it is
@@ -464,7 +465,7 @@ func (x *Execution) finish(finished *Finished) {
 	finished.count(x.Order.Measure)
 	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
 	if records := x.executor.config.Records; records != nil {
-		records.ends(x, finished, now)
+		finished = records.ends(x, finished, now)
 	}
 
 	x.mu.Lock()

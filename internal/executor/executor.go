@@ -366,10 +366,41 @@ func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after str
 	e.mu.Unlock()
 	all = slices.DeleteFunc(all, func(x *Execution) bool { return !match(x) })
 	slices.SortFunc(all, func(a, b *Execution) int { return cmp.Compare(b.number, a.number) })
-	if len(all) <= limit {
-		return all, "", nil
+	if len(all) > limit {
+		return all[:limit], all[limit-1].ID, nil
 	}
-	return all[:limit], all[limit-1].ID, nil
+	return e.listStored(owner, match, all, last, limit)
+}
+
+// listStored completes a page with executions of earlier runs.
+func (e *Executor) listStored(owner auth.Owner, match func(*Execution) bool, page []*Execution, before uint64, limit int) (_ []*Execution, next string, err error) {
+	r := e.config.Records
+	if r == nil {
+		return page, "", nil
+	}
+	if before == 0 || runOf(before) >= r.config.Run {
+		before = r.config.Run << runShift
+	}
+	full := false
+	last, more, err := r.list(owner, before, func(found *record) bool {
+		x := e.restore(found)
+		if !match(x) {
+			return false
+		}
+		if full = len(page) == limit; !full {
+			page = append(page, x)
+		}
+		return full
+	})
+	switch {
+	case err != nil:
+		return nil, "", err
+	case full:
+		last = page[len(page)-1].number
+	case !more:
+		return page, "", nil
+	}
+	return page, e.ids.of(last, owner), nil
 }
 
 // CancelSession cancels what runs in a session, waits for it to end, and

@@ -34,6 +34,12 @@ type record struct {
 	Stage   stage       `json:"stage"`
 	Reads   bool        `json:"reads,omitempty"` // the call leaves everything as it is
 
+	// Claimed says of a record in the history that its end counts only if the claim says so,
+	// and Where in a claim where the end is.
+	Claimed bool         `json:"claimed,omitempty"`
+	Where   *storedPlace `json:"where,omitempty"`
+	Waited  bool         `json:"waited,omitempty"` // of a lost one: for a person, and did nothing
+
 	CallID     string          `json:"call"`
 	Digest     []byte          `json:"digest,omitempty"`
 	Tool       string          `json:"tool"`
@@ -66,7 +72,16 @@ const (
 	stageWaits stage = "waits" // for the answer of a person, and has done nothing yet
 	stageRuns  stage = "runs"  // or is about to
 	stageEnded stage = "ended"
+	stageLost  stage = "lost" // its server ended before it did, and another has said so
 )
+
+// storedPlace is where the history has a record.
+type storedPlace struct {
+	Log  string `json:"log,omitempty"`
+	Seq  uint64 `json:"seq"`
+	At   int    `json:"at"`
+	Size int    `json:"size"`
+}
 
 type storedEvent struct {
 	Seq  uint64          `json:"seq"`
@@ -149,7 +164,35 @@ func maskedQuestion(q *approval.Question, mask func(string) string) *approval.Qu
 	}
 	masked := *q
 	masked.Purpose, masked.Preview.Text, masked.Effects = mask(q.Purpose), mask(q.Preview.Text), maskedEffects(q.Effects, mask)
+	masked.Tiers = slices.Clone(q.Tiers)
+	for i, tier := range masked.Tiers {
+		masked.Tiers[i] = maskedTier(tier, mask)
+	}
 	return &masked
+}
+
+func maskedTier(tier policy.Tier, mask func(string) string) policy.Tier {
+	tier.Pattern, tier.Label = mask(tier.Pattern), mask(tier.Label)
+	return tier
+}
+
+// maskedAnswer returns an answer without secrets in what a person wrote, and in what was
+// granted. The grant itself is elsewhere, and still covers what it did.
+func maskedAnswer(a approval.Answer, mask func(string) string) approval.Answer {
+	if mask == nil {
+		return a
+	}
+	a.Comment = mask(a.Comment)
+	a.Answers = slices.Clone(a.Answers)
+	for i := range a.Answers {
+		a.Answers[i].Text = mask(a.Answers[i].Text)
+	}
+	if a.Grant != nil {
+		grant := *a.Grant
+		grant.Tier = maskedTier(grant.Tier, mask)
+		a.Grant = &grant
+	}
+	return a
 }
 
 // maxStoredEvents is how many bytes the events before the end have in a record.
@@ -231,7 +274,7 @@ func storedBody(body Body, mask func(string) string) (kind string, text json.Raw
 	case ApprovalRequested:
 		kind, value = "asked", ApprovalRequested{maskedQuestion(b.Question, mask)}
 	case ApprovalResolved:
-		kind = "answered"
+		kind, value = "answered", ApprovalResolved{b.QuestionID, maskedAnswer(b.Answer, mask)}
 	case Output:
 		kind, value = "output", Output{Stream: b.Stream, Offset: b.Offset, Data: b.Data}
 	case Progress:

@@ -34,8 +34,11 @@ func anExecution(mask func(string) string) (*Execution, []Event, *Finished) {
 	}
 	bodies := []Body{
 		Accepted{SessionID: "s", CallID: "c", Tool: "t", Access: &tools.Access{}},
-		ApprovalRequested{&approval.Question{ID: "q", Digest: [32]byte{3}, Effects: judged, Preview: tools.Preview{Kind: tools.PreviewText, Text: "the secret"}, Tiers: []policy.Tier{{Kind: 1, Label: "l"}}}},
-		ApprovalResolved{"q", approval.Answer{Kind: approval.AllowAlways, By: "bob", Grant: &policy.Grant{ID: "g", Action: policy.Allow}}},
+		ApprovalRequested{&approval.Question{ID: "q", Digest: [32]byte{3}, Effects: judged, Preview: tools.Preview{Kind: tools.PreviewText, Text: "the secret"}, Tiers: []policy.Tier{{Kind: policy.TierCommand, Label: "curl secret *", Pattern: "curl secret"}}}},
+		ApprovalResolved{"q", approval.Answer{
+			Kind: approval.AllowAlways, By: "bob", Comment: "a secret", Answers: []tools.Answer{{Text: "secret"}},
+			Grant: &policy.Grant{ID: "g", Action: policy.Allow, Tier: policy.Tier{Kind: policy.TierCommand, Label: "curl secret *", Pattern: "curl secret"}},
+		}},
 		Started{}, Output{Stream: tools.Stdout, Offset: 3, Data: []byte{0, 255, 'x'}}, Progress{Message: "half", Done: 1, Total: 2},
 		Partial{Content: []tools.Content{tools.Text("part")}}, UserMessage{Message: "hello", Attachments: []tools.Attachment{{Path: "p"}}}, Nested{1, 2, 3},
 	}

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -215,5 +216,61 @@ func TestClaims(t *testing.T) {
 		if n := runs[i].Load(); n != 1 {
 			t.Errorf("call %d ran %d times", i, n)
 		}
+	}
+}
+
+// TestTenantsKeepTheirOwn: a tenant that makes many calls pushes out its own results, and not
+// those of another.
+func TestTenantsKeepTheirOwn(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	open := func(run uint64) *executor.Records {
+		records, err := executor.OpenRecords(t.Context(), executor.RecordsConfig{
+			Engine: engine, Run: run, Key: [16]byte{1}, Retention: time.Hour, HistoryBytes: 1 << 20, Logger: zap.NewNop(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return records
+	}
+	records := open(1)
+	f := newFixture(t, executor.Config{Records: records})
+	call := func(owner auth.Owner, id string, size int) *executor.Execution {
+		s, err := f.sessions.Get(owner, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := f.named(id, 1, func(context.Context, tools.Sink) (tools.Result, error) {
+			return tools.TextResult(strings.Repeat("x", size)), nil
+		})
+		job.Session = s.Ref()
+		x := f.start(job)
+		finished(t, x)
+		return x
+	}
+	small := auth.NewOwner("small", "agent")
+	first := call(small, "first", 10)
+	for i := range 8 {
+		call(auth.NewOwner("loud", "agent"), fmt.Sprint("loud-", i), 500<<10)
+		call("alice", fmt.Sprint("alice-", i), 500<<10)
+	}
+	records.Close()
+	records = open(2)
+	defer records.Close()
+	next := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: f.sessions, Records: records})
+	defer next.Close()
+	found, err := next.Find(small, first.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := finished(t, found); end.Outcome != executor.Succeeded {
+		t.Errorf("another tenant pushed it out: %+v", end.Failure)
+	}
+	page, _, err := next.List(auth.NewOwner("loud", "agent"), func(*executor.Execution) bool { return true }, "", 100)
+	if err != nil || len(page) != 8 {
+		t.Errorf("%d of its executions are listed, %v", len(page), err)
 	}
 }

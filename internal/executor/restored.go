@@ -145,7 +145,16 @@ func (e *Executor) storedIn(owner auth.Owner, sessionID, callID string) (*Execut
 	if err != nil {
 		return nil, nil // and no calls with it
 	}
-	return e.storedCall(&Order{Session: found.Ref(), CallID: callID})
+	order := &Order{Session: found.Ref(), CallID: callID}
+	x, err := e.storedCall(order)
+	if x != nil || err != nil || e.config.Records.config.Replicas == nil {
+		return x, err
+	}
+	record, err := e.config.Records.claimed(order.Session, callID)
+	if record == nil || err != nil {
+		return nil, err
+	}
+	return e.restore(record), nil
 }
 
 // stored returns an execution of an earlier run; nil where nothing is known of it. Of one
@@ -153,8 +162,13 @@ func (e *Executor) storedIn(owner auth.Owner, sessionID, callID string) (*Execut
 func (e *Executor) stored(owner auth.Owner, id string) (*Execution, error) {
 	number, tag, ok := e.ids.number(id)
 	r := e.config.Records
-	if !ok || r == nil || runOf(number) >= r.config.Run {
+	if !ok || r == nil || runOf(number) == r.config.Run || runOf(number) > r.config.Run && r.config.Replicas == nil {
 		return nil, nil
+	}
+	if r.config.Replicas != nil {
+		if err := r.config.Replicas.Bury(r.ctx, runOf(number)); err != nil {
+			return nil, fmt.Errorf("execution %.64q is one of another replica: %w", id, err)
+		}
 	}
 	found, err := r.ofNumber(number)
 	switch {
@@ -191,7 +205,7 @@ func (e *Executor) restore(r *record) *Execution {
 	}
 	if r.Stage != stageEnded {
 		x.unnumbered = true
-		e.over(x, 1, time.Time{}, Lost)
+		e.over(x, 1, r.Ended, Lost)
 		x.finishedBefore(r.interrupted())
 		return x
 	}
@@ -250,7 +264,7 @@ func (x *Execution) finishedBefore(end *Finished) {
 func (r *record) interrupted() *Finished {
 	const again = " It is not run again: to do so, call with a new call id."
 	switch {
-	case r.Stage == stageWaits:
+	case r.Stage == stageWaits || r.Waited:
 		return lostCall("lost_without_effects", "The call waited for the approval of a person when the server ended, and the question was cancelled with it: nobody can answer it any more. The call did not run."+again)
 	case r.Reads:
 		return lostCall("lost_without_effects", "The server ended while the call ran, and its result is lost. It only reads, and changed nothing."+again)

@@ -22,6 +22,10 @@ type counter struct {
 
 	buckets aging[bucket] // by key, unless the rule is for the server
 	server  bucket
+
+	leases      aging[lease] // the same, where servers share the limits
+	serverLease lease
+
 	running *running
 }
 
@@ -57,17 +61,28 @@ type check struct {
 	bucket  *bucket // nil where there is none yet
 	after   bucket  // what the bucket becomes when the call is taken
 	wait    int64   // how long until the bucket allows the call
+
+	leased  bool   // servers share the bucket; else
+	servers int64  // so many divide it
+	lease   *lease // of a shared bucket
+	lacks   bool   // it has no token, and may have some when asked
 }
 
 // ask asks the rule about a call.
 func (k *check) ask(call *Key, now int64) (fits bool) {
 	c := k.counter
-	if c.interval > 0 {
+	if c.interval > 0 && k.leased {
+		if !k.askLeased(call, now) {
+			return false
+		}
+		k.wait = 0
+	} else if c.interval > 0 {
 		var at bucket
 		if k.bucket = c.find(call); k.bucket != nil {
 			at = *k.bucket
 		}
-		if k.after, k.wait = at.next(now, c.interval, c.depth); k.wait > 0 {
+		interval := c.interval * k.servers
+		if k.after, k.wait = at.next(now, interval, max(interval, c.depth)); k.wait > 0 {
 			return false
 		}
 		k.wait = 0
@@ -78,7 +93,7 @@ func (k *check) ask(call *Key, now int64) (fits bool) {
 // take counts the call that was asked about.
 func (k *check) take(call *Key, now int64, permit *Permit) {
 	c := k.counter
-	if c.interval > 0 {
+	if c.interval > 0 && !k.leased {
 		if k.bucket == nil {
 			k.bucket = c.buckets.add(c.key(call), now)
 		}

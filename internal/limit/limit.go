@@ -3,7 +3,7 @@
 
 // Package limit decides whether a call comes too often: it counts calls against
 // rules of rate and concurrency, and notices a caller that goes in circles. It
-// does no I/O and has no goroutine; all it needs is a clock.
+// does no I/O and has no goroutine, unless servers share the limits; see [Shared].
 package limit
 
 import (
@@ -55,6 +55,8 @@ type Key struct {
 type Limiter struct {
 	began   time.Time
 	current atomic.Pointer[limits]
+	shared  *Shared // nil where this server counts alone
+	space   string  // that the limits are shared in
 
 	// mu guards every count. One lock for all of them makes a call that several
 	// rules apply to all or nothing; it is held for a tenth of a microsecond.
@@ -159,7 +161,11 @@ func (l *Limiter) Take(call Key) (*Permit, *Refusal) {
 		return nil, nil
 	}
 	var verdict verdict
-	l.take(&verdict, rules, current.guard, &call, int64(time.Since(l.began)))
+	if l.shared != nil {
+		verdict = l.takeShared(rules, current.guard, &call)
+	} else {
+		l.take(&verdict, rules, current.guard, &call, int64(time.Since(l.began)))
+	}
 	// What is said about it is put into words without the lock.
 	if verdict.loop != nil {
 		return nil, verdict.loop
@@ -181,6 +187,12 @@ type verdict struct {
 	worst   check
 	permit  *Permit
 	shadows []check
+
+	// Where servers share the limits: whether tokens are taken, and not this server's share;
+	// those that are missing, in which case nothing was decided; and those that soon will be.
+	leased  bool
+	lacking []lacking
+	soon    []lacking
 }
 
 // take counts a call, unless the guard or a rule refuses it.
@@ -198,11 +210,14 @@ func (l *Limiter) take(v *verdict, rules []*counter, guard LoopLimit, call *Key,
 	fits := few[:0]
 	held := false
 	for _, c := range rules {
-		asked := check{counter: c}
+		asked := check{counter: c, leased: v.leased, servers: l.servers(v.leased)}
 		switch {
 		case asked.ask(call, now):
 			fits = append(fits, asked)
 			held = held || c.rule.Concurrent > 0
+		case asked.lacks:
+			v.lacking = append(v.lacking, lacking{c, asked.lease, c.key(call)})
+			v.worst = asked
 		case c.rule.Shadow:
 			v.shadows = append(v.shadows, asked)
 		case v.worst.counter == nil || asked.wait > v.worst.wait:
@@ -220,7 +235,18 @@ func (l *Limiter) take(v *verdict, rules []*counter, guard LoopLimit, call *Key,
 	}
 	for i := range fits {
 		fits[i].take(call, now, v.permit)
+		if v.leased && fits[i].lease != nil {
+			v.soon = append(v.soon, fits[i].takeLeased(call, now)...)
+		}
 	}
+}
+
+// servers returns by how many a rate is divided.
+func (l *Limiter) servers(leased bool) int64 {
+	if l.shared == nil || leased {
+		return 1
+	}
+	return l.shared.servers()
 }
 
 // A Permit is the right of a call to run. The nil permit holds nothing.

@@ -104,6 +104,14 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
+// Names returns the names of the endpoints.
+func (c Config) Names() (names []string) {
+	for _, s := range c {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // Files returns the files with keys in them.
 func (c Config) Files() (files []string) {
 	for _, s := range c {

@@ -125,6 +125,9 @@ func newEndpoint(spec Spec, options Options) (*Endpoint, error) {
 // Name returns the name of the endpoint.
 func (e *Endpoint) Name() string { return e.spec.Name }
 
+// Model returns the name of the model, as the provider has it.
+func (e *Endpoint) Model() string { return e.spec.Model }
+
 // ContextTokens returns how many tokens a conversation may have; 0 where nobody knows.
 func (e *Endpoint) ContextTokens() int { return e.spec.ContextTokens }
 

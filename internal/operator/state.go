@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolserver/toolserver/internal/cli"
+	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/state"
 )
 
@@ -36,11 +37,21 @@ Each command exits with 0 if all is well, with 1 if the state is damaged, and wi
 
 func newStateCheck() *cobra.Command {
 	return &cobra.Command{
-		Use:     "check DIR",
-		Short:   "Say what is in a directory, and whether it is as it was written",
+		Use:   "check [DIR]",
+		Short: "Say what is in a directory, and whether it is as it was written",
+		Long: `check looks at a directory; without one, at that of a server with the configuration of
+this environment. It changes nothing there.`,
 		Example: `  toolserver state check /var/lib/toolserver/state`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				dir, err := configuredState(cmd)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(os.Stderr, dir)
+				args = []string{dir}
+			}
 			report, err := state.Check(args[0])
 			if err != nil {
 				return damagedState(err)
@@ -54,12 +65,31 @@ func newStateCheck() *cobra.Command {
 	}
 }
 
+// configuredState returns where a server of this configuration would keep its state.
+func configuredState(cmd *cobra.Command) (string, error) {
+	c, err := config.Load(cmd.Flags(), (*config.Config).ValidateInside)
+	if err == nil {
+		err = c.FillIn()
+	}
+	if err != nil {
+		return "", err
+	}
+	if c.State.Off() || c.State.Dir == "" {
+		return "", errors.New("by this configuration nothing is kept in a directory: name the one to check")
+	}
+	return c.State.Dir, nil
+}
+
 func newStateBackup() *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup DIR FILE",
 		Short: "Write a directory to a file",
 		Long: `backup checks a directory and writes it to a new file, a compressed tar that only
-its owner may read: it has what callers were answered. "-" is standard output.`,
+its owner may read: it has what callers were answered. "-" is standard output.
+
+Files are not in it: workspaces, documents and artifacts of sessions are below
+sessions.workspace_root and artifacts.dir. Back them up like other files, at the
+same time: a session whose workspace is missing is not brought back.`,
 		Example: `  toolserver state backup /var/lib/toolserver/state state.tar.zst`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -137,8 +137,12 @@ func Names() []string {
 	return names
 }
 
-// Named returns the system with a name.
+// Named returns the system with a name. Most sessions have none, and the first call of a
+// server need not read all systems to learn that, which leaves 38 MiB of garbage.
 func Named(name string) (*System, bool) {
+	if name == "" {
+		return nil, false
+	}
 	i := slices.IndexFunc(Systems(), func(s *System) bool { return s.Name == name })
 	if i < 0 {
 		return nil, false

@@ -153,6 +153,13 @@ func NewRates(tenants Tenants) (*Rates, error) {
 	return r, nil
 }
 
+// Share has the rates be those of several servers together. It comes before the first call.
+func (r *Rates) Share(with *limit.Shared) {
+	for entry, limiter := range r.byEntry {
+		limiter.Share(with, "quota "+entry)
+	}
+}
+
 // Take counts a call of a tenant, or returns an [*Error].
 func (r *Rates) Take(tenant string) error {
 	if len(r.byEntry) == 0 {

@@ -15,7 +15,9 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -36,6 +38,11 @@ func TestStateCannotBeWritten(t *testing.T) {
 	w := startIn(t, filepath.Join(dir, "state"))
 	agent := w.as("agent")
 	session := agent.session(&pb.CreateSessionRequest{SessionId: "s", Mode: pb.Mode_MODE_ALLOW})
+	agent.session(&pb.CreateSessionRequest{SessionId: "asks", Mode: pb.Mode_MODE_ASK})
+	agent.session(&pb.CreateSessionRequest{SessionId: "ends", Mode: pb.Mode_MODE_ALLOW})
+	person := w.as("person")
+	granted(agent, person, "asks")
+	grant := person.grants()[0].GetGrantId()
 	agent.end("s", "before", "bash", `{"command": "echo before >> effects"}`)
 
 	ballast := filepath.Join(dir, "ballast")
@@ -49,7 +56,7 @@ func TestStateCannotBeWritten(t *testing.T) {
 			_, err := agent.sessions.CreateSession(agent.ctx, &pb.CreateSessionRequest{SessionId: "new", Mode: pb.Mode_MODE_ALLOW})
 			return err
 		},
-		"a change": func() error { return agent.mode("s", pb.Mode_MODE_ASK) },
+		"a change": func() error { return agent.mode("asks", pb.Mode_MODE_ALLOW) },
 	}
 	for what, try := range refused {
 		begin := time.Now()
@@ -62,8 +69,21 @@ func TestStateCannotBeWritten(t *testing.T) {
 		}
 		t.Logf("%s was refused after %v: %v", what, time.Since(begin), err)
 	}
-	if got := agent.state("s"); got.GetMode() != pb.Mode_MODE_ALLOW {
+	if got := agent.state("asks"); got.GetMode() != pb.Mode_MODE_ASK {
 		t.Errorf("the mode is %v: it changed and was not stored", got.GetMode())
+	}
+	agent.serves(false)
+	// Rights are lowered all the same.
+	if lowered, err := agent.sessions.UpdateSession(agent.ctx, &pb.UpdateSessionRequest{
+		Session: &pb.Session{SessionId: "s", Mode: pb.Mode_MODE_ASK}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"mode"}},
+	}); err != nil || !lowered.GetNotYetStored() || agent.state("s").GetMode() != pb.Mode_MODE_ASK {
+		t.Errorf("a stricter mode: %v, %v", lowered, err)
+	}
+	if revoked, err := person.approvals.RevokeGrant(person.ctx, &pb.RevokeGrantRequest{GrantId: grant}); err != nil || !revoked.GetNotYetStored() || len(person.grants()) != 0 {
+		t.Errorf("a grant is revoked: %v, %v", revoked, err)
+	}
+	if _, err := agent.sessions.CloseSession(agent.ctx, &pb.CloseSessionRequest{SessionId: "ends"}); err != nil {
+		t.Errorf("a session is closed: %v", err)
 	}
 	if _, read := agent.end("s", "", "list_dir", `{}`); read.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("a call that only reads: %v", read)
@@ -74,6 +94,16 @@ func TestStateCannotBeWritten(t *testing.T) {
 
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
+	}
+	agent.serves(true)
+	for {
+		raised, err := agent.sessions.UpdateSession(agent.ctx, &pb.UpdateSessionRequest{
+			Session: &pb.Session{SessionId: "s", Mode: pb.Mode_MODE_ALLOW}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"mode"}},
+		})
+		if err == nil && !raised.GetNotYetStored() {
+			break // and what was to be stored is
+		}
+		<-time.After(max(retryInfo(err), 10*time.Millisecond))
 	}
 	for {
 		events, err := agent.call("s", "during", "bash", `{"command": "echo during >> effects"}`)
@@ -86,7 +116,15 @@ func TestStateCannotBeWritten(t *testing.T) {
 		}
 		break
 	}
+	<-time.After(time.Second) // what could not be stored is tried again every second
+	agent.flushed("s")
 	w.again()
+	if got := w.as("person").grants(); len(got) != 0 {
+		t.Errorf("the grant is there again: %v", got)
+	}
+	if _, err := w.as("agent").sessions.GetSession(w.as("agent").ctx, &pb.GetSessionRequest{SessionId: "ends"}); status.Code(err) != codes.NotFound {
+		t.Errorf("the closed session: %v", err)
+	}
 	for _, id := range []string{"before", "during"} {
 		if _, end := w.as("agent").end("s", id, "bash", fmt.Sprintf(`{"command": "echo %s >> effects"}`, id)); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 			t.Errorf("%s after a restart: %v", id, end)
@@ -94,6 +132,33 @@ func TestStateCannotBeWritten(t *testing.T) {
 	}
 	if got := lines(t, filepath.Join(session.GetWorkspace(), "effects")); got["before"] != 1 || got["during"] != 1 {
 		t.Errorf("effects: %v", got)
+	}
+}
+
+// serves waits until the health of the server tells whether it takes all calls.
+func (c *caller) serves(all bool) {
+	c.t.Helper()
+	want := healthpb.HealthCheckResponse_NOT_SERVING
+	if all {
+		want = healthpb.HealthCheckResponse_SERVING
+	}
+	stream, err := c.health.Watch(c.ctx, &healthpb.HealthCheckRequest{})
+	for got := healthpb.HealthCheckResponse_UNKNOWN; got != want; {
+		var response *healthpb.HealthCheckResponse
+		if err == nil {
+			response, err = stream.Recv()
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		got = response.GetStatus()
+	}
+	if service, err := c.health.Check(c.ctx, &healthpb.HealthCheckRequest{Service: pb.ToolService_ServiceDesc.ServiceName}); err != nil || service.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		c.t.Errorf("those who call are told %v, %v: they could read", service, err)
+	}
+	info, err := c.tools.GetServerInfo(c.ctx, &pb.GetServerInfoRequest{})
+	if err != nil || info.GetFeatures()["state_writable"] != all {
+		c.t.Errorf("%v, %v", info.GetFeatures(), err)
 	}
 }
 

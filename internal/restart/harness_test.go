@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -69,6 +70,7 @@ type caller struct {
 	tools     pb.ToolServiceClient
 	sessions  pb.SessionServiceClient
 	approvals pb.ApprovalServiceClient
+	health    healthpb.HealthClient
 }
 
 func (w *world) as(token string) *caller { return connect(w.t, w.Address, token) }
@@ -83,6 +85,7 @@ func connect(t testing.TB, address, token string) *caller {
 	return &caller{
 		t: t, ctx: metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer the-token-of-"+token),
 		tools: pb.NewToolServiceClient(conn), sessions: pb.NewSessionServiceClient(conn), approvals: pb.NewApprovalServiceClient(conn),
+		health: healthpb.NewHealthClient(conn),
 	}
 }
 

@@ -66,6 +66,7 @@ func TestCallsAnswerAgain(t *testing.T) {
 			!proto.Equal(x.GetFinished(), first[len(first)-1].GetFinished()) || x.GetVerdict() == nil || x.GetCreateTime() == nil || x.GetStartTime() == nil {
 			t.Errorf("%v, %v", got, err)
 		}
+		agent.lists(read[0].GetExecutionId(), unnamed[0].GetExecutionId(), id)
 		if _, err := agent.call("s", "write", "bash", `{"command": "echo other"}`); status.Code(err) != codes.AlreadyExists {
 			t.Errorf("another call under the id: %v", err)
 		}
@@ -75,6 +76,7 @@ func TestCallsAnswerAgain(t *testing.T) {
 			if _, err := c.watch(id, 0); status.Code(err) != codes.NotFound {
 				t.Errorf("%s watches: %v", stranger, err)
 			}
+			c.lists()
 			if _, err := c.tools.GetExecution(c.ctx, &pb.GetExecutionRequest{SessionId: "s", CallId: "write"}); status.Code(err) != codes.NotFound {
 				t.Errorf("%s looks: %v", stranger, err)
 			}
@@ -82,6 +84,37 @@ func TestCallsAnswerAgain(t *testing.T) {
 	}
 	if got := lines(t, filepath.Join(session.GetWorkspace(), "effects")); got["once"] != 1 {
 		t.Errorf("it ran %d times", got["once"])
+	}
+}
+
+// lists checks that executions of before the restart are listed, the newest first, page by page:
+// these, in this order, and perhaps others.
+func (c *caller) lists(want ...string) {
+	c.t.Helper()
+	var got []string
+	for token := ""; ; {
+		page, err := c.tools.ListExecutions(c.ctx, &pb.ListExecutionsRequest{PageSize: 1, PageToken: token})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, x := range page.GetExecutions() {
+			got = append(got, x.GetExecutionId())
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if len(want) == 0 && len(got) > 0 {
+		c.t.Errorf("a stranger is shown %v", got)
+	}
+	at := 0
+	for _, id := range got {
+		if at < len(want) && id == want[at] {
+			at++
+		}
+	}
+	if at < len(want) {
+		c.t.Errorf("listed are %v, without %v in its place", got, want[at])
 	}
 }
 

@@ -64,7 +64,7 @@ const profilesPath = "/debug/pprof/"
 // adminHandler answers operators: metrics, probes and, if wanted, profiles.
 type adminHandler struct {
 	metrics  http.Handler
-	ready    func() bool
+	ready    func() error
 	profiles bool
 }
 
@@ -79,10 +79,12 @@ func (h *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.metrics.ServeHTTP(w, r)
 	case path == "/livez":
 		answer(w, true, "alive")
-	case path == "/readyz" && h.ready():
-		answer(w, true, "ready")
 	case path == "/readyz":
-		answer(w, false, "draining")
+		if err := h.ready(); err != nil {
+			answer(w, false, err.Error())
+			return
+		}
+		answer(w, true, "ready")
 	case h.profiles && strings.HasPrefix(path, profilesPath):
 		showProfile(w, r)
 	default:

@@ -12,6 +12,7 @@ import (
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/lsp"
+	"github.com/toolserver/toolserver/internal/memory"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/syntax"
@@ -41,7 +42,8 @@ type families struct {
 	servers    *lsp.Set
 	made       *dynamic.Set
 	skills     *skill.Set
-	web        []tools.Tool
+	web        *web.Family
+	memory     *memory.Store
 }
 
 // tools returns the tools that are part of the server.
@@ -64,7 +66,8 @@ func (f families) tools() []tools.Tool {
 		turn.Tools(),
 		f.made.Tools(),
 		f.skills.Tools(),
-		f.web,
+		f.web.Tools(),
+		memoryTools(f.memory, f.engines, f.web),
 		catalog.Tools(func() ([]catalog.Skill, uint64) { return found(f.skills) }),
 	)
 	return append(list, benchTools(len(list))...)
@@ -74,7 +77,7 @@ func (f families) tools() []tools.Tool {
 func BuiltinSpecs() []*tools.Spec {
 	runners := command.New(command.Config{})
 	made, _ := dynamic.New(dynamic.Config{}, new(tools.Registry), runners) // which keeps nothing
-	webTools, _ := web.Tools(web.Config{}, nil)                            // which has nothing to read
+	pages, _ := web.New(web.Config{}, nil)                                 // which has nothing to read
 	builtin := families{
 		runners:    runners,
 		companions: companion.New(runners, companion.Config{}),
@@ -84,7 +87,8 @@ func BuiltinSpecs() []*tools.Spec {
 		servers:    lsp.New(runners, lsp.Config{}),
 		made:       made,
 		skills:     skill.New(nil),
-		web:        webTools,
+		web:        pages,
+		memory:     memory.New(memory.Options{}),
 	}
 	var specs []*tools.Spec
 	for _, tool := range append(builtin.tools(), agenttools.Tools(agent.New(agent.Config{}, agent.Options{}), "")...) {

@@ -88,10 +88,11 @@ func Serve(c *config.Config, recordings ...string) error {
 		return err
 	}
 	var server *service.Server
+	buried := make(chan struct{})
 	if replays {
 		server, err = newReplay(access, c, recordings, logger, metrics, tracer)
 	} else {
-		server, err = newWith(access, auth.Local.Name, c, openState(c, logger), logger, metrics, tracer)
+		server, err = newWith(access, auth.Local.Name, c, openState(c, func() { close(buried) }, logger), logger, metrics, tracer)
 	}
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func Serve(c *config.Config, recordings ...string) error {
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", overHTTP.address),
-		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", placeOf(&c.State)), zap.Strings("replay", recordings),
+		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", c.State.Place()), zap.Strings("replay", recordings),
 		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
 	if (!endpoint.IsLocal(c.Listen) || !c.HTTP.Off() && !endpoint.IsLocal(c.HTTP.Listen)) && c.TLS.Off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")
@@ -140,6 +141,8 @@ func Serve(c *config.Config, recordings ...string) error {
 
 	select {
 	case err = <-ended: // the listener broke
+	case <-buried:
+		err = errors.New("other replicas declared this one dead, for it did not reach the state in time: start it again, and it is a new one")
 	case s := <-signals:
 		logger.Info("shutting down", zap.Stringer("signal", s), zap.Duration("grace", c.ShutdownGrace))
 		logger.Sync()

@@ -99,15 +99,20 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	for _, wrong := range skills.Wrong() {
 		logger.Warn("a skill is left out", zap.String("reason", wrong))
 	}
-	webTools, err := web.Tools(c.Web, documents)
+	pages, err := web.New(c.Web, documents)
 	if err != nil {
 		return nil, err
 	}
+	remembered, err := openMemory(c, openStored, func(text string) string { return masker().String(text) }, logger)
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, func() { remembered.Close() })
 	indexes := indexesOf(c.Search)
 	engines := search.NewPool(indexes)
 	builtin := families{
 		runners: runners, companions: companions, browsers: browsers, documents: documents,
-		engines: engines, syntax: syntax.NewPool(syntaxOf(c.Syntax), jails, indexes, engines), servers: servers, made: made, skills: skills, web: webTools,
+		engines: engines, syntax: syntax.NewPool(syntaxOf(c.Syntax), jails, indexes, engines), servers: servers, made: made, skills: skills, web: pages, memory: remembered.Store,
 	}
 	if err := registry.Replace("builtin", withMaxTimeout(builtin.tools(), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
@@ -139,7 +144,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		opened = append(opened, func() { records.Close() })
 	}
 	sessionConfig := SessionsOf(c, owner)
-	sessionConfig.Records = stored.sessions()
+	sessionConfig.Records, sessionConfig.Replicas = stored.sessions(), stored.replicas(c)
 	sessions := session.NewStore(sessionConfig)
 	opened = append(opened, sessions.Close)
 	sources, err := openSources(c, runners, registry, masker, logger)
@@ -147,7 +152,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		return nil, err
 	}
 	opened = append(opened, func() { sources.Close() })
-	closers := append([]io.Closer{agents, sources, jails, stderr}, stored.closers()...)
+	closers := append([]io.Closer{agents, sources, remembered, jails, stderr}, stored.closers()...)
 	if chain, ok := access.Authenticator.(io.Closer); ok {
 		closers = append(closers, chain)
 	}
@@ -178,6 +183,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }, Records: stored.calls()},
 		Wire:          c.Wire,
 		Files:         c.Files,
+		State:         stored.state(),
 		Closers:       closers,
 		Offer:         runners.Offer,
 		Receiving:     runners.Receiving,
@@ -186,18 +192,20 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Halt: func(s *session.Session, user string) int {
 			return companions.Halt(s, user) + browsers.Halt(s, user) + servers.Halt(s, user)
 		},
-		Processes:  runners.Running,
-		StopFile:   c.StopFile,
-		Confines:   func() (bool, int) { return has.Namespaces, has.Landlock },
-		TLS:        certificates,
-		Version:    version.Text(),
-		Reflection: c.Reflection,
-		Channelz:   c.Channelz,
-		Tracer:     tracer,
+		Processes:   runners.Running,
+		StopFile:    c.StopFile,
+		Confines:    func() (bool, int) { return has.Namespaces, has.Landlock },
+		TLS:         certificates,
+		Replication: stored.replicated(),
+		Version:     version.Text(),
+		Reflection:  c.Reflection,
+		Channelz:    c.Channelz,
+		Tracer:      tracer,
 	})
 	if err != nil {
 		return nil, err
 	}
+	stored.fences(server)
 	agents.Connect(server.Connect)
 	warnAbout(policy, registry, logger)
 	return server, nil

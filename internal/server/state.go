@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -19,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/state"
 )
@@ -26,19 +29,21 @@ import (
 // stored is what outlives a server. Its methods take nil for a server of which nothing
 // does.
 type stored struct {
-	dir            string
 	installation   string
 	engine         state.Engine
 	sessionRecords *session.Records
 	callRecords    *executor.Records
 	grantRecords   state.KV
+	replication    *service.Replication // nil where the state is this server's alone
+	place          string               // of its workspaces
+	fence          atomic.Pointer[service.Server]
 }
 
 // identity is what a server is, however often it is started.
 type identity struct {
 	Version      int    `json:"v"`
 	Installation string `json:"installation"` // names directories of it
-	Run          uint64 `json:"run"`          // how often it was started
+	Run          uint64 `json:"run"`          // of its last start; see nextRun
 	Key          []byte `json:"key"`          // makes the ids of executions
 }
 
@@ -47,17 +52,19 @@ const identityVersion = 1
 // openState begins to open what a server keeps beyond its process, and returns what waits
 // for it: nil where nothing is kept. The configuration is filled in. The rest of the server
 // is made meanwhile.
-func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, error)) {
+// buried is called where other replicas have declared this one dead.
+func openState(c *config.Config, buried func(), logger *zap.Logger) (opened func() (*stored, error)) {
 	if c.State.Off() {
 		return nothingStored
 	}
-	options, limits := state.Options{Dir: c.State.Dir, Log: logger}, c.State
+	options, filled := c.State.Options(), *c
+	options.Log = logger
 	var s *stored
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s, err = open(context.Background(), options, limits)
+		s, err = open(context.Background(), options, &filled, buried)
 	}()
 	return func() (*stored, error) {
 		<-done
@@ -68,15 +75,23 @@ func openState(c *config.Config, logger *zap.Logger) (opened func() (*stored, er
 // nothingStored is for servers of which nothing outlives the process.
 func nothingStored() (*stored, error) { return nil, nil }
 
-func open(ctx context.Context, options state.Options, limits config.State) (_ *stored, err error) {
-	s := &stored{dir: options.Dir}
+func open(ctx context.Context, options state.Options, c *config.Config, buried func()) (_ *stored, err error) {
+	s, limits := &stored{}, &c.State
+	where := "state.dir " + limits.Dir
+	if limits.Shared() {
+		where = "state.url"
+	}
 	if s.engine, err = state.Open(ctx, options); err != nil {
-		return nil, fmt.Errorf("state.dir: %w", err)
+		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	defer func() {
 		if err != nil {
 			if s.callRecords != nil {
 				s.callRecords.Close()
+			}
+			if s.replication != nil {
+				s.replication.Leave()
+				s.replication.Listener.Close()
 			}
 			s.engine.Close()
 		}
@@ -85,11 +100,18 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 	var group errgroup.Group
 	group.Go(func() (err error) {
 		if who, err = identify(ctx, s.engine); err != nil {
-			return fmt.Errorf("state.dir %s: %w", s.dir, err)
+			return fmt.Errorf("%s: %w", where, err)
 		}
-		s.callRecords, err = executor.OpenRecords(ctx, executor.RecordsConfig{
+		records := executor.RecordsConfig{
 			Engine: s.engine, Run: who.Run, Key: [16]byte(who.Key), Retention: limits.Retention, HistoryBytes: int64(limits.MaxHistory), Logger: options.Log,
-		})
+		}
+		if limits.Shared() {
+			if err := s.join(ctx, c, who, buried, options.Log); err != nil {
+				return err
+			}
+			records.Replicas = s.replication
+		}
+		s.callRecords, err = executor.OpenRecords(ctx, records)
 		return err
 	})
 	group.Go(func() (err error) {
@@ -107,8 +129,18 @@ func open(ctx context.Context, options state.Options, limits config.State) (_ *s
 	return s, err
 }
 
-// identify returns what the server is, and counts that it was started once more.
-func identify(ctx context.Context, engine state.Engine) (identity, error) {
+// identify returns what the server is, and numbers its run. Replicas
+// that start at the same time count one after the other.
+func identify(ctx context.Context, engine state.Engine) (who identity, err error) {
+	for range 100 {
+		if who, err = identifyOnce(ctx, engine); !errors.Is(err, state.ErrConflict) {
+			break
+		}
+	}
+	return who, err
+}
+
+func identifyOnce(ctx context.Context, engine state.Engine) (identity, error) {
 	kv, err := engine.KV(ctx, state.Space{Name: "server", MaxBytes: 1 << 20})
 	if err != nil {
 		return identity{}, err
@@ -118,7 +150,7 @@ func identify(ctx context.Context, engine state.Engine) (identity, error) {
 	if errors.Is(err, state.ErrNotFound) {
 		secret := make([]byte, 16)
 		rand.Read(secret) // never fails
-		who := identity{identityVersion, strings.ToLower(rand.Text())[:16], 1, secret}
+		who := identity{identityVersion, strings.ToLower(rand.Text())[:16], nextRun(0), secret}
 		_, err := kv.Create(ctx, key, encodeIdentity(who), 0)
 		return who, err
 	}
@@ -135,10 +167,19 @@ func identify(ctx context.Context, engine state.Engine) (identity, error) {
 	if who.Version > identityVersion {
 		return identity{}, fmt.Errorf("it is of version %d, and this server knows %d: serve with a later version, or with another state.dir", who.Version, identityVersion)
 	}
-	who.Run++
+	who.Run = nextRun(who.Run)
 	_, err = kv.Update(ctx, key, encodeIdentity(who), entry.Revision, 0)
 	return who, err
 }
+
+// nextRun returns the number of a run that begins now. It is a time where it can be: a
+// backup that is restored does not know how many runs there were after it, and none of
+// their ids may be given again.
+func nextRun(last uint64) uint64 {
+	return max(last+1, uint64(max(0, time.Since(runsBegin)/time.Second)))
+}
+
+var runsBegin = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 func encodeIdentity(who identity) []byte {
 	text, err := json.Marshal(who)
@@ -146,6 +187,13 @@ func encodeIdentity(who identity) []byte {
 		panic(err) // it has nothing that JSON does not
 	}
 	return text
+}
+
+func (s *stored) state() state.Engine {
+	if s == nil {
+		return nil
+	}
+	return s.engine
 }
 
 func (s *stored) sessions() *session.Records {
@@ -163,6 +211,14 @@ func (s *stored) calls() *executor.Records {
 	return s.callRecords
 }
 
+// engineOf returns the engine; nil where nothing is kept.
+func (s *stored) engineOf() state.Engine {
+	if s == nil {
+		return nil
+	}
+	return s.engine
+}
+
 func (s *stored) grants() state.KV {
 	if s == nil {
 		return nil
@@ -172,18 +228,10 @@ func (s *stored) grants() state.KV {
 
 // artifacts opens the store of artifacts, which outlive the server where the rest does.
 func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
-	if s == nil {
+	if s == nil || s.replication != nil { // those of others may be in the same directory
 		return artifact.Open(c)
 	}
 	return artifact.OpenLasting(c, s.installation)
-}
-
-// placeOf tells people where the state is.
-func placeOf(c *config.State) string {
-	if c.Off() {
-		return "memory"
-	}
-	return c.Dir
 }
 
 // measure has metrics tell whether the state can be used, and how far it is behind.
@@ -195,7 +243,7 @@ func (s *stored) measure(metrics prometheus.Registerer) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "toolserver_state_up", Help: "Whether the state can be read and written: 1 or 0.",
 		}, func() float64 {
-			if s.engine.Health(context.Background()) != nil {
+			if s.engine.Condition() != nil {
 				return 0
 			}
 			return 1
@@ -213,7 +261,10 @@ func (s *stored) closers() []io.Closer {
 	if s == nil {
 		return nil
 	}
-	return []io.Closer{s.callRecords, s.engine}
+	if s.replication == nil {
+		return []io.Closer{s.callRecords, s.engine}
+	}
+	return []io.Closer{s.callRecords, leaver{s.replication}, s.engine}
 }
 
 func (s *stored) close() {

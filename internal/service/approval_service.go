@@ -151,7 +151,7 @@ func (s *approvalService) RevokeGrant(ctx context.Context, request *pb.RevokeGra
 	if grant, err = s.approvals.Revoke(revokerOf(ctx), request.GetGrantId()); err != nil {
 		return nil, err
 	}
-	return &pb.RevokeGrantResponse{Grant: grantToProto(&grant)}, nil
+	return &pb.RevokeGrantResponse{Grant: grantToProto(&grant), NotYetStored: grant.Unstored}, nil
 }
 
 func approvalsToProto(questions []*approval.Question) []*pb.Approval {

@@ -30,11 +30,15 @@ func authenticate(authenticator auth.Authenticator) func(ctx context.Context, me
 }
 
 // whoCalls returns who is calling. The connection of a caller inside the process says
-// who that is: nobody else can reach the listener it comes through.
+// who that is, as another replica does that passes a call on: nobody else can reach the
+// listeners they come through.
 func whoCalls(ctx context.Context, authenticator auth.Authenticator, shown auth.Credentials) (auth.Principal, error) {
 	if p, ok := peer.FromContext(ctx); ok {
-		if from, ok := p.Addr.(insideAddr); ok {
+		switch from := p.Addr.(type) {
+		case insideAddr:
 			return auth.Principal(from), nil
+		case *relayedAddr:
+			return from.principal, nil
 		}
 	}
 	principal, err := authenticator.Authenticate(ctx, shown)

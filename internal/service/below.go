@@ -100,9 +100,7 @@ type ending struct{ why, cause, by, from, reason string }
 // end ends a session and those below it: it cancels what runs in them, all at once, and
 // returns when nothing does, with how many executions that were.
 func (s *Server) end(ctx context.Context, root *session.Session, e ending) (n int, err error) {
-	if err := s.config.Sessions.Erase(root); err != nil {
-		return 0, err
-	}
+	s.config.Sessions.Erase(root)
 	defer s.holdForHooks(root)()
 	ended := s.config.Sessions.End(root, e.why)
 	cancelled := make(map[session.Ref]int)

@@ -41,8 +41,21 @@ type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
+// Unmarshal reads a message.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if m, ok := v.(*passed); ok {
+		data.Ref() // until it is sent
+		m.data = data
+		return nil
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
 // Marshal writes a message.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if m, ok := v.(*passed); ok {
+		return m.data, nil
+	}
 	if m, ok := v.(*eventMessage); ok {
 		if wire := m.wire(); wire != nil {
 			return wire, nil

@@ -67,10 +67,12 @@ func (s *Server) Forward(remote string, state *tls.ConnectionState) Conn {
 // inside serves callers inside the process: through the same links and handlers as
 // others, without a network between.
 type inside struct {
-	server  *grpc.Server
-	channel inprocgrpc.Channel
-	cutOff  context.CancelFunc // ends all calls
-	over    context.Context    // ended by it
+	server *grpc.Server
+
+	replicas *grpc.Server // nil where there are none
+	channel  inprocgrpc.Channel
+	cutOff   context.CancelFunc // ends all calls
+	over     context.Context    // ended by it
 
 	mu      sync.Mutex
 	closed  bool
@@ -94,6 +96,9 @@ func newInside(server *grpc.Server, links []link, handler stats.Handler, maxMess
 // RegisterService implements [grpc.ServiceRegistrar].
 func (in *inside) RegisterService(service *grpc.ServiceDesc, handler any) {
 	in.server.RegisterService(service, handler)
+	if in.replicas != nil {
+		in.replicas.RegisterService(service, handler)
+	}
 	in.channel.RegisterService(service, handler)
 }
 

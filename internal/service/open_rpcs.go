@@ -22,7 +22,7 @@ type openRPCs struct {
 // principal and what that has shown are looked at, which never change any more.
 type openRPC struct {
 	*rpc
-	inside bool // it comes from inside the process
+	inside bool // it comes from inside the process, or from another replica, which looks itself whether it may go on
 	cancel context.CancelCauseFunc
 }
 
@@ -35,7 +35,7 @@ func (o *openRPCs) link(refuse func(ctx context.Context, method string) error) l
 			return ctx, func(*error) {}, nil
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
-		call := &openRPC{rpc: rpcOf(ctx), inside: isInside(ctx), cancel: cancel}
+		call := &openRPC{rpc: rpcOf(ctx), inside: isInside(ctx) || isRelayed(ctx), cancel: cancel}
 		o.mu.Lock()
 		if o.all == nil {
 			o.all = make(map[*openRPC]struct{})

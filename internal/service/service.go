@@ -16,7 +16,8 @@
 // sends, until its RPC ends. A runtime that serves agents has one that receives and one that
 // sends, until its RPC has ended. A batch has one that receives, until its client has sent all or its
 // RPC has ended. A session of an agent whose call is to stop has one that ends it; Shutdown
-// waits for those. Shutdown itself starts one that waits for gRPC to stop, and
+// waits for those. Where there are replicas, one serves them and one takes over what others
+// leave, until Shutdown; a stream that is passed on has one for what its caller sends. Shutdown itself starts one that waits for gRPC to stop, and
 // waits for it.
 package service
 
@@ -49,11 +50,13 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
+	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/recording"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/source"
+	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -97,6 +100,13 @@ type Config struct {
 
 	// Artifacts, if set, keeps whole outputs, and is closed with the server.
 	Artifacts *artifact.Store
+
+	// State, if set, is what keeps sessions, grants and calls. It is not closed with the server
+	// unless it is among Closers.
+	State state.Engine
+
+	// Limits, if set, has rates be those of several servers together.
+	Limits *limit.Shared
 
 	// Closers are closed with the server, once nothing uses them any more.
 	Closers []io.Closer
@@ -145,6 +155,9 @@ type Config struct {
 	// the registry, which [OfferRecorded] fills.
 	Replay *recording.Recording
 
+	// Replication, if set, is this server among others that have the same state.
+	Replication *Replication
+
 	// Version is what the server tells about itself.
 	Version string
 
@@ -162,6 +175,8 @@ var goVersion = runtime.Version()
 type Server struct {
 	config    Config
 	grpc      *grpc.Server
+	replicas  *grpc.Server // for calls that other replicas pass on; nil without any
+	relay     *relay       // the same
 	health    *health.Server
 	executor  *executor.Executor
 	approvals *approval.Store
@@ -212,6 +227,10 @@ func New(config Config) (*Server, error) {
 	config.Approvals.Sessions = config.Sessions
 	s.approvals = approval.NewStore(config.Approvals)
 	s.rules = admission.NewActivePolicy(s.approvals)
+	if config.Limits != nil {
+		s.rules.Share(config.Limits)
+		s.rates.Share(config.Limits)
+	}
 	if err := s.rules.Replace(config.Policy); err != nil {
 		s.close()
 		return nil, err
@@ -243,6 +262,9 @@ func New(config Config) (*Server, error) {
 	}
 
 	s.admission = admission.New(s.admissionConfig())
+	if config.Replication != nil {
+		s.relay = &relay{Replication: config.Replication, server: s, conns: make(map[uint64]*grpc.ClientConn)}
+	}
 
 	links := s.links()
 	options := append(chain(links...), config.Wire.options(newCodec())...)
@@ -256,6 +278,10 @@ func New(config Config) (*Server, error) {
 	}
 	s.grpc = grpc.NewServer(options...)
 	s.inside = newInside(s.grpc, links, handler, int(config.Wire.WithDefaults().MaxMessageBytes))
+	if s.relay != nil {
+		s.replicas = s.relay.newServer(links)
+		s.inside.replicas = s.replicas
+	}
 
 	tools := &toolService{server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor}
 	if config.Replay != nil {
@@ -283,8 +309,15 @@ func New(config Config) (*Server, error) {
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
+	if config.State != nil {
+		config.State.Notify(s.tellCondition)
+	}
 	if _, everybody := config.Authenticator.(auth.None); !everybody {
 		go s.recheck(s.closing)
+	}
+	if s.relay != nil {
+		go s.replicas.Serve(config.Replication.Listener)
+		go s.relay.adoptOrphans(s.closing)
 	}
 	return s, nil
 }
@@ -321,8 +354,11 @@ func (s *Server) links() []link {
 		onEntry(authenticate(s.config.Authenticator), permit),          // who, and may they call this method at all
 		onEntry(s.addressee),          // is it for this server
 		s.calls.link(s.refuseStopped), // unless they were stopped, now or later
-		endKeptOpen(s.closing),        // what only waits ends with the server
 	}
+	if s.relay != nil {
+		links = append(links, s.relay.link()) // is it for another replica
+	}
+	links = append(links, endKeptOpen(s.closing)) // what only waits ends with the server
 	if s.config.Replay != nil {
 		links = append(links, onEntry(notReplayed), onMessage(s.openReplayed)) // is there an answer, and where
 	}
@@ -346,8 +382,32 @@ func (s *Server) Serve(listener net.Listener) error {
 	return err
 }
 
-// Ready reports whether the server takes new calls.
-func (s *Server) Ready() bool { return !s.executor.Draining() }
+// Fence ends calls that may change something: this replica can no longer prove that it lives,
+// and others may begin them.
+func (s *Server) Fence() {
+	s.executor.CancelClaimed("the server lost its place among its replicas")
+}
+
+// Ready returns nil while the server takes all calls, and otherwise why it does not.
+func (s *Server) Ready() error {
+	if s.executor.Draining() {
+		return errors.New("draining")
+	}
+	if s.config.State != nil && s.config.State.Condition() != nil {
+		return errors.New("the state cannot be written: only reads are served")
+	}
+	return nil
+}
+
+// tellCondition has the health of the server as a whole tell whether the state can be written.
+// That of its services does not: who calls them can still read.
+func (s *Server) tellCondition(err error) {
+	now := healthpb.HealthCheckResponse_SERVING
+	if err != nil {
+		now = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	s.health.SetServingStatus("", now)
+}
 
 // Shutdown ends the server in peace: it stops taking calls, lets those that run
 // finish until ctx ends, cancels the rest, and sees to it that every stream gets
@@ -378,6 +438,10 @@ func (s *Server) Shutdown(ctx context.Context) {
 func (s *Server) stop() {
 	stopped := make(chan struct{})
 	go func() {
+		if s.replicas != nil {
+			go s.grpc.GracefulStop()
+			s.replicas.GracefulStop()
+		}
 		s.grpc.GracefulStop()
 		s.inside.wait()
 		close(stopped)
@@ -399,6 +463,9 @@ func (s *Server) stop() {
 		case <-late:
 			s.config.Logger.Warn("clients whose streams have not ended are cut off", zap.Duration("after", flushTime))
 			s.connections.closeAll()
+			if s.replicas != nil {
+				s.replicas.Stop()
+			}
 			s.grpc.Stop()
 			s.inside.cutOff()
 			<-stopped

@@ -152,14 +152,7 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 	if err != nil {
 		return nil, err
 	}
-	// A token is the id of the last session of the page before it, and its owner where
-	// there are several.
-	tokenOf := func(found *pb.Session) string {
-		if owner.Name() == auth.Everybody {
-			return found.GetSessionId() + " " + found.GetTenant() + "/" + found.GetPrincipal()
-		}
-		return found.GetSessionId()
-	}
+	tokenOf := func(found *pb.Session) string { return sessionToken(owner, found) }
 	after := request.GetPageToken()
 	response := new(pb.ListSessionsResponse)
 	for _, found := range s.sessions.List(owner) {
@@ -210,7 +203,7 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 		return nil, err
 	}
 	s.auditor.changed(ctx, updated, paths)
-	return &pb.UpdateSessionResponse{Session: s.toProto(updated)}, nil
+	return &pb.UpdateSessionResponse{Session: s.toProto(updated), NotYetStored: updated.Unstored()}, nil
 }
 
 // toProto adds what the executor knows of a session.
@@ -270,7 +263,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 		return nil, err
 	}
 	s.executor.Changed()
-	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n)}, nil
+	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n), NotYetStored: found.Unstored()}, nil
 }
 
 // notClosed answers where there was no such session. An operator who stops what others

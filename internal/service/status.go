@@ -77,6 +77,7 @@ var statusCodes = []statusCode{
 	{session.ErrForbidden, codes.PermissionDenied, 0},
 	{session.ErrFull, codes.ResourceExhausted, 0},
 	{session.ErrTooDeep, codes.FailedPrecondition, 0},
+	{session.ErrElsewhere, codes.FailedPrecondition, 0},
 	{state.ErrUnavailable, codes.Unavailable, time.Second},
 	{state.ErrFull, codes.Unavailable, 5 * time.Second},
 	{state.ErrBusy, codes.Unavailable, time.Second},

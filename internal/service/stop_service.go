@@ -61,8 +61,9 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 		return nil, err
 	}
 	if err != nil {
-		s.server.config.Logger.Error("a stop is in force and could not be written: it does not outlive the server",
+		s.server.config.Logger.Error("a stop is in force and could not be written: it does not outlive the server until it is, which is tried again",
 			zap.String("principal", now.Principal), zap.Error(err))
+		s.server.stops.writeLater(s.server.closing)
 	}
 	covers := func(tenant string, names ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return name != "" && of.Covers(auth.NewOwner(tenant, name)) })

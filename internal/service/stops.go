@@ -89,6 +89,7 @@ type stopList struct {
 	file    string
 	current atomic.Pointer[map[auth.Owner]stop] // by whom they are about; never changed
 	mu      sync.Mutex                          // held over changes
+	retries bool                                // what could not be written is tried again; guarded by mu
 }
 
 // maxStops is how many principals can be stopped one by one.
@@ -193,13 +194,36 @@ func (s *stopList) put(wanted stop) (now stop, fresh bool, err error) {
 	if err := s.write(all); err != nil {
 		return now, !known, err
 	}
-	kept := maps.Clone(all)
-	for name, one := range kept {
-		one.durable = true
-		kept[name] = one
+	return (*s.current.Load())[now.owner()], !known, nil
+}
+
+// writeLater writes stops that could not be written, as soon as they can, until ctx is done.
+func (s *stopList) writeLater(ctx context.Context) {
+	s.mu.Lock()
+	begin := !s.retries
+	s.retries = true
+	s.mu.Unlock()
+	if !begin {
+		return
 	}
-	s.current.Store(&kept)
-	return kept[now.owner()], !known, nil
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			s.mu.Lock()
+			if s.write(*s.current.Load()) == nil {
+				s.retries = false
+				s.mu.Unlock()
+				return
+			}
+			s.mu.Unlock()
+		}
+	}()
 }
 
 // lift ends a stop; false where there is none. One that cannot be taken out of the file
@@ -213,17 +237,28 @@ func (s *stopList) lift(owner auth.Owner) (stop, bool, error) {
 		return stop{}, false, nil
 	}
 	delete(all, owner)
-	if s.file != "" {
-		if err := s.write(all); err != nil {
-			return old, true, err
-		}
+	if s.file == "" {
+		s.current.Store(&all)
+		return old, true, nil
 	}
-	s.current.Store(&all)
-	return old, true, nil
+	return old, true, s.write(all)
 }
 
-// write replaces the file, as a whole or not at all.
-func (s *stopList) write(all map[auth.Owner]stop) (err error) {
+// write replaces the file, as a whole or not at all, and puts what it has in force.
+func (s *stopList) write(all map[auth.Owner]stop) error {
+	if err := s.writeFile(all); err != nil {
+		return err
+	}
+	kept := maps.Clone(all)
+	for name, one := range kept {
+		one.durable = true
+		kept[name] = one
+	}
+	s.current.Store(&kept)
+	return nil
+}
+
+func (s *stopList) writeFile(all map[auth.Owner]stop) (err error) {
 	list := slices.SortedFunc(maps.Values(all), func(a, b stop) int { return cmp.Compare(a.owner(), b.owner()) })
 	text, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {

@@ -6,6 +6,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -237,8 +238,11 @@ func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecut
 		return nil, err
 	}
 	page, next, err := s.executor.List(owner, match, request.GetPageToken(), size)
-	if err != nil {
+	if errors.Is(err, executor.ErrNotFound) {
 		return nil, invalid("page_token is not one that this server gave")
+	}
+	if err != nil {
+		return nil, err
 	}
 	response := &pb.ListExecutionsResponse{NextPageToken: next}
 	for _, x := range page {
@@ -461,6 +465,16 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 	limits := s.executor.Config()
 	config := s.server.config
 	usual, most := config.Sessions.Answers()
+	features := map[string]bool{
+		"reflection": config.Reflection, "channelz": config.Channelz,
+		"tracing": config.Tracer != nil, "tls": config.TLS != nil,
+	}
+	if config.State != nil {
+		features["state_writable"] = config.State.Condition() == nil
+	}
+	if config.Limits != nil {
+		features["limits_shared"] = config.Limits.Away() == nil
+	}
 	return &pb.GetServerInfoResponse{
 		Version:   config.Version,
 		GoVersion: goVersion,
@@ -483,11 +497,8 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 			MaxAnswerCharacters:     uint32(most),
 			CharactersPerToken:      tools.TokenCharacters,
 		},
-		Capabilities: s.registry.Capabilities,
-		Features: map[string]bool{
-			"reflection": config.Reflection, "channelz": config.Channelz,
-			"tracing": config.Tracer != nil, "tls": config.TLS != nil,
-		},
+		Capabilities:   s.registry.Capabilities,
+		Features:       features,
 		Authentication: config.Authenticator.Name(),
 		Principal:      principalOf(ctx).Name,
 		Roles:          principalOf(ctx).Roles.Names(),

@@ -195,7 +195,7 @@ func workspaceBelow(parent *Session, chosen string) (string, error) {
 // End takes a session and all below it out of the store, for a reason in words that follow
 // "it". It returns those that this call has closed, the deepest first.
 func (s *Store) End(session *Session, reason string) (ended []*Session) {
-	s.erase(session)
+	s.Erase(session)
 	first := s.forget(session, reason) // from now on nothing more can be below it
 	for _, child := range s.Children(session) {
 		ended = append(ended, s.End(child, "ended with session "+session.ID+", which began it")...)

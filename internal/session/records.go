@@ -67,8 +67,10 @@ type record struct {
 	ID        string     `json:"id"`
 	Epoch     int64      `json:"epoch"`
 	Created   time.Time  `json:"created"`
+	Used      time.Time  `json:"used,omitzero"` // last, or up to useStep before that
 	Workspace string     `json:"workspace"`
 	Scratch   bool       `json:"scratch,omitempty"`
+	Place     string     `json:"place,omitempty"`     // that of the replica it was at
 	Documents string     `json:"documents,omitempty"` // its file
 	Alone     bool       `json:"documents_alone,omitempty"`
 	Active    []string   `json:"active_tools,omitempty"`
@@ -87,6 +89,29 @@ type record struct {
 	Dialect    string            `json:"dialect,omitempty"`
 	Ordered    bool              `json:"ordered,omitempty"`
 	EditErrors time.Duration     `json:"edit_errors,omitempty"`
+}
+
+// rights are what an operator bounds.
+type rights struct {
+	level   tools.Level
+	mode    tools.Mode
+	network tools.Network
+}
+
+// chosenIn returns the rights of settings as they were chosen: what a start of the server with
+// other bounds has lowered is stored as it was.
+func (s *Session) chosenIn(settings *Settings) rights {
+	now := rights{settings.Level, settings.Mode, settings.Network}
+	if now.level == s.left.level {
+		now.level = s.chosen.level
+	}
+	if now.mode == s.left.mode {
+		now.mode = s.chosen.mode
+	}
+	if now.network == s.left.network {
+		now.network = s.chosen.network
+	}
+	return now
 }
 
 func keyOf(r Ref) string {
@@ -122,10 +147,18 @@ func (s *Session) save(settings Settings) error {
 	case s.erased || s.isClosed():
 		return fmt.Errorf("%w: %q was closed", ErrNotFound, s.ID)
 	}
+	place := ""
+	if s.store.config.Replicas != nil {
+		if err := s.store.config.Replicas.Prove(); err != nil {
+			return fmt.Errorf("nothing was changed, for the session could not be stored: %w", err)
+		}
+		place = s.store.config.Replicas.Place
+	}
+	chosen := s.chosenIn(&settings)
 	value, err := json.Marshal(record{
-		Version: recordVersion, Owner: s.Owner, ID: s.ID, Epoch: s.epoch, Created: s.Created.Round(0), Workspace: s.Workspace.Dir(), Scratch: s.scratch,
+		Place: place, Version: recordVersion, Owner: s.Owner, ID: s.ID, Epoch: s.epoch, Created: s.Created.Round(0), Used: s.LastUsed().Round(0), Workspace: s.Workspace.Dir(), Scratch: s.scratch,
 		Documents: s.documents.file, Alone: s.documents.alone, Active: s.Active(),
-		Level: settings.Level, Mode: settings.Mode, Before: s.state.Load().beforePlan(settings.Mode), MaxMode: settings.MaxMode, Network: settings.Network,
+		Level: chosen.level, Mode: chosen.mode, Before: s.state.Load().beforePlan(settings.Mode), MaxMode: settings.MaxMode, Network: chosen.network,
 		Tools: settings.Tools, Labels: settings.Labels, IdleTTL: settings.IdleTTL, Answer: settings.Answer, Activation: settings.Activation,
 		Persona: settings.Persona, Dialect: settings.Dialect, Ordered: settings.Ordered, EditErrors: settings.EditErrors,
 	})
@@ -135,8 +168,107 @@ func (s *Session) save(settings Settings) error {
 	if err != nil {
 		return fmt.Errorf("nothing was changed, for the session could not be stored: %w", state.Brief(err))
 	}
+	s.chosen, s.left = chosen, rights{settings.Level, settings.Mode, settings.Network}
 	s.persists.Store(true)
+	s.usedStored.Store(time.Now().UnixNano())
 	return nil
+}
+
+// useStep is how much later than it is stored a session may have been used. To store each use
+// would cost too much.
+func useStep(idle time.Duration) time.Duration { return min(max(idle/10, time.Second), 10*time.Minute) }
+
+// noteUse has it stored now and then that the session is used: its idle time goes on after a
+// restart.
+func (s *Session) noteUse(now time.Time) {
+	if !s.persists.Load() {
+		return
+	}
+	idle, last := s.state.Load().IdleTTL, s.usedStored.Load()
+	if idle == Forever || now.UnixNano()-last < int64(useStep(idle)) || !s.usedStored.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	s.store.behind(func() {
+		s.changing.Lock()
+		defer s.changing.Unlock()
+		s.save(s.state.Load().Settings) // or the next use does
+	})
+}
+
+// lastUseOf returns when a session was last used that is brought back: not before it was, and
+// so that it has a moment left.
+func lastUseOf(r *record, idle time.Duration, now time.Time) time.Time {
+	if r.Used.IsZero() || idle == Forever {
+		return now
+	}
+	used := r.Used.Add(useStep(idle))
+	if least := now.Add(time.Second - idle); used.Before(least) {
+		used = least
+	}
+	if used.After(now) {
+		used = now
+	}
+	return used
+}
+
+// lowers reports whether settings permit less than others, and nothing more.
+func (s *Settings) lowers(than *Settings) bool {
+	if s.Level > than.Level || s.Network > than.Network || s.Mode.Above(than.Mode) || !slices.Equal(s.Tools.Include, than.Tools.Include) {
+		return false
+	}
+	for _, pattern := range than.Tools.Exclude {
+		if !slices.Contains(s.Tools.Exclude, pattern) {
+			return false
+		}
+	}
+	return s.Level < than.Level || s.Network < than.Network || than.Mode.Above(s.Mode) || len(s.Tools.Exclude) > len(than.Tools.Exclude)
+}
+
+// saveOrLower is save, but settings that only lower what is permitted are stored later where
+// they cannot be now: they are in force at once.
+func (s *Session) saveOrLower(settings Settings) error {
+	err := s.save(settings)
+	if err == nil || !isAway(err) || !settings.lowers(&s.state.Load().Settings) {
+		return err
+	}
+	s.store.config.Records.logger.Warn("the rights of a session were lowered, and that is not stored yet: a restart now would bring them back",
+		zap.String("session", s.ID), zap.Stringer("principal", s.Owner), zap.Error(err))
+	s.later(func() error { return s.save(s.state.Load().Settings) })
+	return nil
+}
+
+// Unstored reports whether what is in force of the session is not stored yet: that is tried
+// again, and a restart before would take it back.
+func (s *Session) Unstored() bool { return s.unstored.Load() }
+
+// later stores something of the session as soon as that can be. The caller holds changing, as
+// f may assume.
+func (s *Session) later(f func() error) {
+	s.unstored.Store(true)
+	s.store.behind(func() {
+		for again := true; again; {
+			select {
+			case <-s.store.closing:
+				again = false // this is the last time
+			case <-time.After(retryTime):
+			}
+			s.changing.Lock()
+			err := f()
+			s.changing.Unlock()
+			if !isAway(err) {
+				s.unstored.Store(false)
+				return
+			}
+		}
+	})
+}
+
+// retryTime is after how long it is tried again to store what could not be.
+const retryTime = time.Second
+
+// isAway reports whether something could not be stored, and can later.
+func isAway(err error) bool {
+	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy)
 }
 
 func notStored(err error) error {
@@ -170,29 +302,24 @@ func (s *Store) isClosed() bool {
 // a restart.
 func (s *Session) Suspended() bool { return s.suspended.Load() }
 
-// Erase has a session not be there after a restart. It comes before its end where somebody
-// wants it to end.
-func (s *Store) Erase(session *Session) error {
+// Erase has a session not be there after a restart. It comes before its end. Where that cannot
+// be stored, it is tried again, and the session is Unstored.
+func (s *Store) Erase(session *Session) {
 	r := s.config.Records
 	if r == nil {
-		return nil
+		return
 	}
 	session.changing.Lock()
 	defer session.changing.Unlock()
-	if session.persists.Load() {
-		if err := r.kv.Delete(r.ctx, keyOf(session.Ref()), 0); err != nil {
-			return fmt.Errorf("the session was not closed, for that could not be stored: %w", state.Brief(err))
-		}
-	}
-	session.persists.Store(false)
 	session.erased = true
-	return nil
-}
-
-// erase is Erase for a session that ends in any case.
-func (s *Store) erase(session *Session) {
-	if err := s.Erase(session); err != nil {
-		s.config.Records.logger.Warn("a session that ended will be there again after a restart", zap.String("session", session.ID), zap.Error(err))
+	if !session.persists.Swap(false) {
+		return
+	}
+	erase := func() error { return r.kv.Delete(r.ctx, keyOf(session.Ref()), 0) }
+	if err := erase(); err != nil {
+		r.logger.Warn("a session ended, and that is not stored yet: a restart now would bring it back",
+			zap.String("session", session.ID), zap.Stringer("principal", session.Owner), zap.Error(err))
+		session.later(erase)
 	}
 }
 
@@ -232,37 +359,29 @@ func (s *Store) Recorded(ctx context.Context, ref Ref) (bool, error) {
 }
 
 // Restore brings back the sessions that are stored, before the first caller comes. What
-// cannot be brought back is told in the log and stays stored.
+// cannot be brought back is told in the log and stays stored. Where there are replicas,
+// sessions come when they are adopted.
 func (s *Store) Restore(ctx context.Context) error {
 	r := s.config.Records
-	if r == nil {
+	if r == nil || s.config.Replicas != nil {
 		return nil
 	}
-	watching, done := context.WithCancel(ctx)
-	defer done()
 	var list []record
-	complete, understood := false, true
-	err := r.kv.Watch(watching, "", func(e state.Entry) {
-		if e.Key == "" {
-			complete = true
-			done()
-			return
-		}
+	understood := true
+	err := state.Snapshot(ctx, r.kv, "", func(e state.Entry) {
 		var found record
 		err := json.Unmarshal(e.Value, &found)
 		if err == nil && found.Version > recordVersion {
 			err = fmt.Errorf("it was stored by a later version of this server, as version %d", found.Version)
 		}
-		switch {
-		case e.Deleted:
-		case err != nil:
+		if err != nil {
 			understood = false
 			r.logger.Error("a session cannot be brought back, and what ended ones left behind is not removed, for it may be of this one", zap.String("key", e.Key), zap.Error(err))
-		default:
-			list = append(list, found)
+			return
 		}
+		list = append(list, found)
 	})
-	if !complete {
+	if err != nil {
 		return fmt.Errorf("sessions cannot be brought back: %w", err)
 	}
 	slices.SortFunc(list, func(a, b record) int { return cmp.Compare(b.Epoch, a.Epoch) }) // the newest first: it took the place of others
@@ -299,6 +418,7 @@ func (s *Store) restore(r *record) error {
 	if err != nil {
 		return err
 	}
+	settings.Mode = AtMost(settings.Mode, r.Mode) // the default may permit more than what was chosen
 	if !s.mayReopen(r) {
 		return errors.New("the operator does not allow its workspace any more")
 	}
@@ -314,10 +434,12 @@ func (s *Store) restore(r *record) error {
 	session := &Session{
 		store: s, epoch: r.Epoch, over: make(chan struct{}), ID: r.ID, Owner: r.Owner, Workspace: ws, Created: r.Created,
 		Changes:  history.New(history.Config{Dir: root}),
-		lastUsed: now, scratch: r.Scratch, active: r.Active,
+		lastUsed: lastUseOf(r, settings.IdleTTL, now), scratch: r.Scratch, active: r.Active,
 		documents: &documents{store: s, owner: r.Owner, id: r.ID, file: r.Documents, alone: r.Alone},
 	}
+	session.chosen, session.left = rights{r.Level, r.Mode, r.Network}, rights{settings.Level, settings.Mode, settings.Network}
 	session.persists.Store(true)
+	session.usedStored.Store(r.Used.UnixNano())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch = max(s.epoch, r.Epoch)

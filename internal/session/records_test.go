@@ -4,6 +4,7 @@
 package session_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -122,6 +123,109 @@ func TestRestoreOfAnotherVersion(t *testing.T) {
 		store.Close() // waits for what is removed
 		if _, err := os.Stat(dir); err != nil {
 			t.Errorf("with %s: %v", value, err)
+		}
+	}
+}
+
+// reopening returns what opens a store on the same records again.
+func reopening(t *testing.T) (state.KV, func(change func(*session.Config)) *session.Store) {
+	t.Helper()
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { engine.Close() })
+	kv, err := engine.KV(t.Context(), state.Space{Name: "sessions"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	return kv, func(change func(*session.Config)) *session.Store {
+		t.Helper()
+		records, err := session.OpenRecords(t.Context(), engine, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		records.Installation = "here"
+		config := session.Config{WorkspaceRoot: root, Records: records, Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk}, MaxLevel: tools.ReadOnly, MaxMode: tools.ModeAllow}
+		change(&config)
+		store := session.NewStore(config)
+		t.Cleanup(store.Close)
+		if err := store.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+}
+
+// TestIdleTimeGoesOn: a restart gives no session a new life.
+func TestIdleTimeGoesOn(t *testing.T) {
+	kv, open := reopening(t)
+	store := open(func(*session.Config) {})
+	for _, id := range []string{"idle", "used"} {
+		if _, err := store.Create("alice", session.Request{ID: id, Settings: session.Settings{IdleTTL: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store.Close()
+	stored := make(map[string][]byte)
+	if err := state.Snapshot(t.Context(), kv, "", func(e state.Entry) { stored[e.Key] = e.Value }); err != nil {
+		t.Fatal(err)
+	}
+	long := map[string]time.Duration{"idle": 2 * time.Hour, "used": 40 * time.Minute}
+	for key, value := range stored {
+		var record map[string]any
+		if err := json.Unmarshal(value, &record); err != nil {
+			t.Fatal(err)
+		}
+		record["used"] = time.Now().Add(-long[record["id"].(string)])
+		text, err := json.Marshal(record)
+		if err == nil {
+			_, err = kv.Put(t.Context(), key, text, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	store = open(func(*session.Config) {})
+	used, err := store.Peek("alice", "used")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := time.Since(used.LastUsed()); got < 30*time.Minute || got > 45*time.Minute {
+		t.Errorf("it was used %v ago, want about 40m, less what is not stored", got)
+	}
+	idle, err := store.Peek("alice", "idle")
+	if err != nil {
+		return // it has ended already
+	}
+	<-idle.Closed()
+}
+
+// TestStricterOfBoth: what a start of the server with other bounds leaves of a mode never
+// permits more than was chosen, and what was chosen is there again when it is permitted.
+func TestStricterOfBoth(t *testing.T) {
+	_, open := reopening(t)
+	store := open(func(*session.Config) {})
+	for id, mode := range map[string]tools.Mode{"strict": tools.ModeDeny, "lax": tools.ModeAllow} {
+		if _, err := store.Create("alice", session.Request{ID: id, Settings: session.Settings{Mode: mode}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		change      func(*session.Config)
+		strict, lax tools.Mode
+	}{
+		{func(c *session.Config) { c.Default.Mode, c.Modes = tools.ModeAllow, []tools.Mode{tools.ModeAllow} }, tools.ModeDeny, tools.ModeAllow},
+		{func(c *session.Config) { c.MaxMode = tools.ModeAsk }, tools.ModeDeny, tools.ModeAsk},
+		{func(*session.Config) {}, tools.ModeDeny, tools.ModeAllow},
+	} {
+		store.Close() // which stores the sessions once more
+		store = open(test.change)
+		for id, want := range map[string]tools.Mode{"strict": test.strict, "lax": test.lax} {
+			if found, err := store.Peek("alice", id); err != nil || found.Mode() != want {
+				t.Errorf("%s: %v, %v, want %v", id, found.Mode(), err, want)
+			}
 		}
 	}
 }

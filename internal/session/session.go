@@ -11,8 +11,8 @@
 // A session below another uses that one until it is released itself, so that the workspace
 // they may share stays; what it may do is bounded when its settings are read.
 //
-// Goroutines: one stores a new default session, and one removes what is left of sessions
-// that ended with an earlier server; both end by themselves. A session has one timer for its idle time, and one for
+// Goroutines: some store what nobody waits for or what could not be stored, and one removes
+// what is left of sessions that ended with an earlier server; they end by themselves, or with the store. A session has one timer for its idle time, and one for
 // the removal of a workspace that is kept; the store owns both and stops them when it
 // is closed.
 package session
@@ -61,8 +61,13 @@ type Session struct {
 	bounded   atomic.Pointer[bounded]
 	changing  sync.Mutex  // held while the settings change, and what is stored
 	erased    bool        // the session is not stored any more; guarded by changing
+	chosen    rights      // that the session had when it was brought back, by its record,
+	left      rights      // and what the operator left of them by then
 	persists  atomic.Bool // the session is stored, and goes on after a restart
 	suspended atomic.Bool // it was closed by a shutdown only
+	unstored  atomic.Bool // what is in force is not stored yet
+
+	usedStored atomic.Int64 // when it was stored last that the session is used
 
 	mu       sync.Mutex
 	uses     int // executions that have not ended
@@ -229,7 +234,7 @@ func (s *Session) ChangeMode(from, to tools.Mode) error {
 			to, s.Below.Parent.Mode(), s.Below.Parent.ID, from)
 	}
 	settings.Mode = to
-	if err := s.save(settings); err != nil {
+	if err := s.saveOrLower(settings); err != nil {
 		return notStored(err)
 	}
 	s.store.mu.Lock()
@@ -406,11 +411,13 @@ func (s *Session) Leave() {
 	s.mu.Lock()
 	s.uses--
 	s.lastUsed = time.Now()
-	last := s.closed && s.uses == 0
+	used, last := s.lastUsed, s.closed && s.uses == 0
 	s.mu.Unlock()
 	if last {
 		s.release()
+		return
 	}
+	s.noteUse(used)
 }
 
 // touch marks the session as used now; it fails when the session is closed.
@@ -436,12 +443,12 @@ func (s *Session) watchIdle(closed func()) {
 	if ttl == Forever || s.closed {
 		return
 	}
-	s.idle = time.AfterFunc(ttl, func() {
+	s.idle = time.AfterFunc(max(0, ttl-time.Since(s.lastUsed)), func() {
 		if s.closeIdle(watch, ttl) {
 			if ending := s.store.notices.Ending; ending != nil {
 				ending(s)
 			}
-			s.store.erase(s) // or it is there again after a restart, idle
+			s.store.Erase(s)
 			s.buried()
 			s.release()
 			closed()
@@ -529,6 +536,9 @@ func (s *Session) release() {
 	}
 	if cache != nil {
 		cache.close(s.store.config.MaxCacheBytes)
+	}
+	if s.store.config.Replicas != nil {
+		s.store.config.Replicas.release(OwnerKey(s.Owner, s.ID), s.suspended.Load())
 	}
 	s.leaveParent()
 }

@@ -5,6 +5,7 @@ package session
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -116,6 +117,10 @@ type Config struct {
 	// the server.
 	Records *Records
 
+	// Replicas, if set, has other servers that have the same Records: a session is at one
+	// of them.
+	Replicas *Replicas
+
 	// MaxDepth is how many sessions of agents may be below each other; 0 means
 	// [DefaultMaxDepth].
 	MaxDepth int
@@ -149,7 +154,9 @@ type Store struct {
 	epoch  int64            // of the newest session
 	closed bool
 	work   sync.WaitGroup // what is done behind callers; Close waits for it
-	ended  []*tombstone   // in the order they ended
+
+	closing chan struct{} // closed when no more is done behind callers
+	ended   []*tombstone  // in the order they ended
 
 	dirs    tenantDirs
 	stored  sync.Map              // how much each tenant has: its name → *stored
@@ -186,7 +193,7 @@ func NewStore(config Config) *Store {
 	config.Default.Answer = cmp.Or(config.Default.Answer, tools.Budget{Characters: tools.DefaultAnswer})
 	config.Default.Activation = config.Default.Activation.or(DefaultActivation())
 	config.MaxAnswer = max(cmp.Or(config.MaxAnswer, tools.DefaultMaxAnswer), config.Default.Answer.Size())
-	return &Store{config: config, byKey: make(map[key]*Session), byRef: make(map[Ref]*Session)}
+	return &Store{config: config, byKey: make(map[key]*Session), byRef: make(map[Ref]*Session), closing: make(chan struct{})}
 }
 
 // Config returns what sessions may be.
@@ -215,7 +222,7 @@ func (s *Store) Get(owner auth.Owner, id string) (*Session, error) {
 	if id != DefaultID {
 		return nil, s.notFound(owner, id)
 	}
-	session, err := s.create(owner, Request{ID: DefaultID})
+	session, err := s.createOwned(owner, Request{ID: DefaultID})
 	if errors.Is(err, ErrExists) { // made by somebody else just now
 		return s.Get(owner, id)
 	}
@@ -260,7 +267,7 @@ func isID(id string) bool {
 
 // Create makes a session of owner, and stores it where sessions are.
 func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
-	made, err := s.create(owner, request)
+	made, err := s.createOwned(owner, request)
 	if err != nil {
 		return nil, err
 	}
@@ -271,12 +278,29 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	return made, nil
 }
 
+// createOwned makes a session that is this server's alone.
+func (s *Store) createOwned(owner auth.Owner, request Request) (*Session, error) {
+	if request.ID == "" && !request.Restore {
+		request.ID = strings.ToLower(rand.Text()[:16])
+	}
+	if s.config.Replicas == nil || !isID(request.ID) {
+		return s.create(owner, request)
+	}
+	key := OwnerKey(owner, request.ID)
+	claimed, err := s.config.Replicas.Claim(context.Background(), key, request.Below != nil)
+	if err != nil {
+		return nil, fmt.Errorf("the session could not be made: %w", err)
+	}
+	made, err := s.create(owner, request)
+	if err != nil && claimed {
+		s.config.Replicas.release(key, false)
+	}
+	return made, err
+}
+
 func (s *Store) create(owner auth.Owner, request Request) (made *Session, err error) {
 	if request.Restore && (request.ID == "" || request.Workspace != "") {
 		return nil, fmt.Errorf("%w: to restore a session, name its id and no workspace", ErrInvalid)
-	}
-	if request.ID == "" {
-		request.ID = strings.ToLower(rand.Text()[:16])
 	}
 	if !isID(request.ID) {
 		return nil, fmt.Errorf("%w: id %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit", ErrInvalid, request.ID)
@@ -474,7 +498,7 @@ func (s *Store) update(session *Session, change func(*Settings) error) error {
 	if err != nil {
 		return err
 	}
-	if err := session.save(settings); err != nil {
+	if err := session.saveOrLower(settings); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -560,6 +584,9 @@ func (s *Store) Removable(owner auth.Owner, id string) (*Session, error) {
 // a restart.
 func (s *Store) Close() {
 	s.mu.Lock()
+	if !s.closed {
+		close(s.closing)
+	}
 	s.closed = true
 	s.mu.Unlock()
 	s.work.Wait()

@@ -39,7 +39,7 @@ func openExisting(dir string) (*directory, error) {
 			return nil, fmt.Errorf("there is no state in %s: name the directory that the server was given", dir)
 		}
 	}
-	return openDirectory(dir)
+	return readDirectory(dir)
 }
 
 // Backup writes a directory that nobody uses as a compressed tar. One that is damaged is
@@ -140,8 +140,12 @@ func extract(from io.Reader, to string) error {
 		return err
 	}
 	defer root.Close()
-	for archive := tar.NewReader(compressed); ; {
+	files := 0
+	for archive := tar.NewReader(compressed); ; files++ {
 		header, err := archive.Next()
+		if errors.Is(err, io.EOF) && files == 0 {
+			return errors.New("there is nothing in it")
+		}
 		if errors.Is(err, io.EOF) {
 			// What follows the archive is read too: its checksum is there.
 			_, err = io.Copy(io.Discard, compressed)

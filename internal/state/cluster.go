@@ -28,7 +28,7 @@ const (
 func (e *engine) connect(ctx context.Context, options Options) error {
 	e.replicas = cmp.Or(options.Replicas, defaultCluster)
 	e.storage = jetstream.FileStorage
-	if err := checkURL(options.URL); err != nil {
+	if err := CheckURL(options.URL); err != nil {
 		return err
 	}
 	o := append(e.watchConnection(),
@@ -59,18 +59,19 @@ func (e *engine) connect(ctx context.Context, options Options) error {
 	return nil
 }
 
-// checkURL refuses what the client would try in vain.
-func checkURL(list string) error {
+// CheckURL refuses what the client would try in vain.
+func CheckURL(list string) error {
 	for one := range strings.SplitSeq(list, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls" {
-			return fmt.Errorf("the state's URL %s is not one of a NATS server: write nats://host:4222 or tls://host:4222, with commas between several", redacted(one))
+			return fmt.Errorf("the state's URL %s is not one of a NATS server: write nats://host:4222 or tls://host:4222, with commas between several", Redacted(one))
 		}
 	}
 	return nil
 }
 
-func redacted(list string) string {
+// Redacted returns a list of URLs without the passwords in it.
+func Redacted(list string) string {
 	var clean []string
 	for one := range strings.SplitSeq(list, ",") {
 		if u, err := url.Parse(strings.TrimSpace(one)); err == nil {
@@ -84,7 +85,7 @@ func redacted(list string) string {
 
 // unreached says why there is no connection, and what to look at.
 func unreached(list string, err error) error {
-	where := redacted(list)
+	where := Redacted(list)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return fmt.Errorf("%w: %s refuses the credentials (%v): look at the user in the URL or at the credentials file", ErrUnavailable, where, err)

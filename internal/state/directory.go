@@ -57,6 +57,11 @@ func openDirectory(path string) (*directory, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("the directory of the state: %w", err)
 	}
+	return readDirectory(path)
+}
+
+// readDirectory is openDirectory for one that is there, and that may be read-only.
+func readDirectory(path string) (*directory, error) {
 	d, err := lockDirectory(path)
 	if err != nil {
 		return nil, err
@@ -70,6 +75,9 @@ func openDirectory(path string) (*directory, error) {
 
 func lockDirectory(path string) (*directory, error) {
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if errors.Is(err, syscall.EROFS) {
+		lock, err = os.Open(path) // nobody can write there
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the directory of the state: %w", err)
 	}

@@ -47,6 +47,8 @@ type engine struct {
 	storage  jetstream.StorageType
 	log      *zap.Logger
 
+	condition *condition
+
 	mu      sync.Mutex
 	cut     chan struct{} // closed when the connection is lost
 	logs    map[string]*logSpace
@@ -59,17 +61,28 @@ type engine struct {
 
 var names = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
 
+// CheckName refuses what no space and no prefix can be named.
+func CheckName(name string) error {
+	if !names.MatchString(name) {
+		return fmt.Errorf("%.64q is not 1 to 32 of a-z, 0-9 and _", name)
+	}
+	return nil
+}
+
 // Open begins an engine, or connects to one. Nothing is begun before: who needs no state
 // does not call it.
 func Open(ctx context.Context, options Options) (Engine, error) {
 	options.Log = cmp.Or(options.Log, zap.NewNop())
 	options.Prefix = cmp.Or(options.Prefix, defaultPrefix)
-	if !names.MatchString(options.Prefix) {
-		return nil, fmt.Errorf("the prefix %q of the state is not 1 to 32 of a-z, 0-9 and _", options.Prefix)
+	if err := CheckName(options.Prefix); err != nil {
+		return nil, fmt.Errorf("the prefix %w, and it begins all names of the state", err)
 	}
 	e := &engine{
 		prefix: options.Prefix,
 		log:    options.Log,
+
+		condition: newCondition(),
+
 		cut:    make(chan struct{}),
 		logs:   make(map[string]*logSpace),
 		kvs:    make(map[string]*kvSpace),
@@ -103,6 +116,9 @@ func Open(ctx context.Context, options Options) (Engine, error) {
 		mending, e.local.stop = context.WithCancel(context.Background())
 		e.local.stopped = make(chan struct{})
 		go e.local.mend(mending, e.provideVolatile)
+	}
+	if options.URL != "" || options.Dir != "" {
+		e.watchCondition()
 	}
 	return e, nil
 }
@@ -204,9 +220,9 @@ func (e *engine) room(storage jetstream.StorageType, size int) error {
 		return nil
 	}
 	if err := e.local.broken(); err != nil {
-		return err
+		return e.condition.suspect(err)
 	}
-	return e.local.disk.room(size)
+	return e.condition.suspect(e.local.disk.room(size))
 }
 
 // keep notes a space that is there.
@@ -223,8 +239,8 @@ func (e *engine) keep(c jetstream.StreamConfig) {
 
 // space returns what spaces of both kinds have in common.
 func (e *engine) space(s Space, name string, subjects string) (jetstream.StreamConfig, error) {
-	if !names.MatchString(s.Name) {
-		return jetstream.StreamConfig{}, fmt.Errorf("the name %q of a space is not 1 to 32 of a-z, 0-9 and _", s.Name)
+	if err := CheckName(s.Name); err != nil {
+		return jetstream.StreamConfig{}, fmt.Errorf("the name %w, and it is that of a space", err)
 	}
 	c := jetstream.StreamConfig{
 		Name:     name,
@@ -250,6 +266,10 @@ func (e *engine) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	return e.condition.suspect(e.translate(err))
+}
+
+func (e *engine) translate(err error) error {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		switch api.ErrorCode {
 		case jetstream.JSErrCodeStreamWrongLastSequence, wrongLastSequenceUnknown:
@@ -319,12 +339,12 @@ func (e *engine) Health(ctx context.Context) error {
 	if err := e.room(e.storage, MaxValue); err != nil {
 		return err
 	}
-	kv, err := e.KV(short, healthSpace)
+	kv, err := e.bucket(short, healthSpace)
 	if err == nil {
-		_, err = kv.Put(short, "asked", nil, time.Minute)
+		_, err = kv.write(short, "asked", nil, time.Minute, "", nil)
 	}
 	if err != nil && ctx.Err() == nil && short.Err() != nil {
-		return fmt.Errorf("%w: no answer within %v", ErrUnavailable, patience)
+		return unanswered()
 	}
 	return err
 }

@@ -32,6 +32,14 @@ type kvSpace struct {
 func (e *engine) bucketName(name string) string { return e.prefix + "-" + name }
 
 func (e *engine) KV(ctx context.Context, s Space) (KV, error) {
+	kv, err := e.bucket(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return kv, nil
+}
+
+func (e *engine) bucket(ctx context.Context, s Space) (*kvSpace, error) {
 	e.mu.Lock()
 	kv := e.kvs[s.Name]
 	e.mu.Unlock()
@@ -69,6 +77,9 @@ func (e *engine) KV(ctx context.Context, s Space) (KV, error) {
 
 func (k *kvSpace) Get(ctx context.Context, key string) (Entry, error) {
 	subject, _, err := subjectOf(key)
+	if err == nil {
+		err = k.e.condition.refuses()
+	}
 	if err != nil {
 		return Entry{}, err
 	}
@@ -114,11 +125,17 @@ func (k *kvSpace) Update(ctx context.Context, key string, value []byte, last Rev
 }
 
 func (k *kvSpace) Put(ctx context.Context, key string, value []byte, ttl time.Duration) (Revision, error) {
+	if err := k.e.condition.refuses(); err != nil {
+		return 0, err
+	}
 	return k.write(ctx, key, value, ttl, "", nil)
 }
 
 func (k *kvSpace) Delete(ctx context.Context, key string, last Revision) error {
-	var err error
+	err := k.e.condition.refuses()
+	if err != nil {
+		return err
+	}
 	if last == 0 {
 		_, err = k.write(ctx, key, nil, markerAge, deleteOperation, nil)
 	} else {
@@ -157,6 +174,9 @@ func (k *kvSpace) purge(ctx context.Context, key string, last Revision) error {
 // there is read, and while may agrees, the write is tried again.
 func (k *kvSpace) replace(ctx context.Context, last Revision, key string, value []byte, ttl time.Duration, operation string, may func(Revision, bool) bool) (Revision, error) {
 	subject, _, err := subjectOf(key)
+	if err == nil {
+		err = k.e.condition.refuses()
+	}
 	if err != nil {
 		return 0, err
 	}

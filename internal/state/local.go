@@ -234,12 +234,18 @@ func (l *logger) Tracef(format string, v ...any)  {}
 
 func (l *logger) Warnf(format string, v ...any) {
 	text := said(format, v)
-	if strings.Contains(text, "TTL state is outdated") { // as after each kill; it is read again
-		l.local.log.Debug(text)
-		return
+	for _, usual := range afterKill {
+		if strings.Contains(text, usual) {
+			l.local.log.Debug(text)
+			return
+		}
 	}
 	l.local.log.Warn(text)
 }
+
+// afterKill is what the engine says when the process before was killed, and reads its files
+// again: it is no reason to worry.
+var afterKill = []string{"state is outdated", "Stream state outdated", "Recovering stream state", "Recovering TTL state"}
 
 func (l *logger) Errorf(format string, v ...any) {
 	text := said(format, v)

@@ -88,6 +88,9 @@ func (e *engine) Log(ctx context.Context, s Space) (Log, error) {
 
 func (l *logSpace) Append(ctx context.Context, topic string, data []byte) (uint64, error) {
 	subject, packed, err := pack(topic, data)
+	if err == nil {
+		err = l.e.condition.refuses()
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -277,6 +280,9 @@ func (l *logSpace) Read(ctx context.Context, topic string, from uint64, limit in
 }
 
 func (l *logSpace) next(ctx context.Context, from uint64, filter string) (*jetstream.RawStreamMsg, error) {
+	if err := l.e.condition.refuses(); err != nil {
+		return nil, err
+	}
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	m, err := l.stream.GetMsg(short, from, jetstream.WithGetMsgSubject(filter))

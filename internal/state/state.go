@@ -178,9 +178,18 @@ type Engine interface {
 	Log(ctx context.Context, space Space) (Log, error)
 	Bus() Bus
 
-	// Health is nil while the engine can read and decide writes, else ErrUnavailable
+	// Health asks whether the engine can read and decide writes: it is nil, ErrUnavailable
 	// or ErrFull, with the reason.
 	Health(ctx context.Context) error
+
+	// Condition is what Health said last, at no cost. An engine that cannot be used is asked
+	// every second, and so is one where something failed. While it is ErrUnavailable,
+	// operations on entries and logs are refused at once.
+	Condition() error
+
+	// Notify has f called with the condition when it changes, and now if the engine cannot be
+	// used. It must not block.
+	Notify(f func(error))
 
 	// Usage tells of all spaces, by name.
 	Usage(ctx context.Context) ([]Usage, error)

@@ -83,6 +83,19 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
+// Pause has the server do nothing until Continue, as a machine that was put to sleep.
+func (s *Server) Pause() { s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Continue ends a pause.
+func (s *Server) Continue() { s.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Wait waits for the server to end by itself, and returns how it did.
+func (s *Server) Wait() error {
+	err := s.cmd.Wait()
+	s.cmd = nil
+	return err
+}
+
 // Stop ends the server in peace.
 func (s *Server) Stop() {
 	s.t.Helper()
@@ -117,12 +130,23 @@ func (s *Server) Restart() {
 			if !strings.HasPrefix(s.Address, "unix:") {
 				s.Address = entry.Address
 			}
-			go io.Copy(io.Discard, log) // so that the server never waits for us
+			go io.Copy(s.rest(), log) // so that the server never waits for us
 			return
 		}
 		s.t.Log(lines.Text())
 	}
 	s.t.Fatal("the server does not serve")
+}
+
+// rest is where what the server says later goes: nowhere, unless somebody looks for a
+// mistake and names a file in SDKTEST_LOG.
+func (s *Server) rest() io.Writer {
+	if name := os.Getenv("SDKTEST_LOG"); name != "" {
+		if file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+			return file // until the process ends
+		}
+	}
+	return io.Discard
 }
 
 // A Wire leads to a server, and can be cut.

@@ -112,7 +112,7 @@ func decode(body []byte, contentType, mediaType string) string {
 }
 
 // convertBody makes a document of what was fetched.
-func (f *family) convertBody(ctx context.Context, c *copied, mode string) (document, []tools.Content, error) {
+func (f *Family) convertBody(ctx context.Context, c *copied, mode string) (document, []tools.Content, error) {
 	mediaType := mediaTypeOf(c.header.Get("Content-Type"), c.body)
 	switch {
 	case mediaType == "application/pdf" && mode != modeRaw:
@@ -147,7 +147,7 @@ const (
 )
 
 // pdfText returns the text of a PDF document.
-func (f *family) pdfText(ctx context.Context, body []byte) (d document, err error) {
+func (f *Family) pdfText(ctx context.Context, body []byte) (d document, err error) {
 	if f.documents == nil {
 		return d, tools.Failf("no_pdf", "It is a PDF document, and this server cannot read those.")
 	}
@@ -186,7 +186,7 @@ func (f *family) pdfText(ctx context.Context, body []byte) (d document, err erro
 }
 
 // decodeSlot waits until one more PDF document or picture may be decoded.
-func (f *family) decodeSlot(ctx context.Context) error {
+func (f *Family) decodeSlot(ctx context.Context) error {
 	select {
 	case f.decoding <- struct{}{}:
 		return nil
@@ -196,7 +196,7 @@ func (f *family) decodeSlot(ctx context.Context) error {
 }
 
 // image returns a picture that a model sees.
-func (f *family) image(ctx context.Context, body []byte) ([]tools.Content, string, error) {
+func (f *Family) image(ctx context.Context, body []byte) ([]tools.Content, string, error) {
 	p, err := picture.Measure(body)
 	if err != nil {
 		return nil, "", tools.Failf("bad_image", "It is a picture that cannot be shown: %v.", err)

@@ -80,7 +80,7 @@ func (in fetchInput) all() []string {
 }
 
 // fetch returns the tool that shows pages.
-func (f *family) fetch() tools.Tool {
+func (f *Family) fetch() tools.Tool {
 	tool := tools.New(
 		tools.Spec{
 			Name:            "web_fetch",
@@ -140,7 +140,7 @@ type foreignDetails struct {
 	Pages   []pageDetails `json:"pages"`
 }
 
-func (f *family) runFetch(ctx context.Context, env tools.Env, in fetchInput, _ tools.Sink) (tools.Result, error) {
+func (f *Family) runFetch(ctx context.Context, env tools.Env, in fetchInput, _ tools.Sink) (tools.Result, error) {
 	all := in.all()
 	visit := f.web.Visit(reachedBy(reaches(all...)).judge(env))
 	defer visit.Close()
@@ -196,7 +196,7 @@ func allFailed(outcomes []outcome, all []string) error {
 }
 
 // show fetches one page and shows it.
-func (f *family) show(ctx context.Context, env tools.Env, visit *egress.Visit, in fetchInput, address string) (o outcome) {
+func (f *Family) show(ctx context.Context, env tools.Env, visit *egress.Visit, in fetchInput, address string) (o outcome) {
 	o.details.URL = address
 	page, answer, cached, err := f.get(ctx, env, visit, in, address)
 	if err != nil {
@@ -231,7 +231,7 @@ func (f *family) show(ctx context.Context, env tools.Env, visit *egress.Visit, i
 
 // get returns a page: fetched now, or from the session's cache where it is still the same. An
 // answer comes with it where there is a new one.
-func (f *family) get(ctx context.Context, env tools.Env, visit *egress.Visit, in fetchInput, address string) (page *copied, answer *egress.Answer, cached bool, err error) {
+func (f *Family) get(ctx context.Context, env tools.Env, visit *egress.Visit, in fetchInput, address string) (page *copied, answer *egress.Answer, cached bool, err error) {
 	u, _, _, err := egress.ParseURL(address)
 	if err != nil {
 		return nil, nil, false, failure(err)

@@ -58,7 +58,7 @@ func (in requestInput) Check() []tools.Problem {
 func (in requestInput) method() string { return cmp.Or(in.Method, http.MethodGet) }
 
 // request returns the tool that sends a request.
-func (f *family) request() tools.Tool {
+func (f *Family) request() tools.Tool {
 	tool := tools.WithPreview(tools.New(
 		tools.Spec{
 			Name:        "http_request",
@@ -110,7 +110,7 @@ type requestDetails struct {
 var shownHeaders = []string{"Content-Type", "Location", "Retry-After", "Etag", "Last-Modified", "Link", "Allow", "Www-Authenticate",
 	"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
 
-func (f *family) runRequest(ctx context.Context, env tools.Env, in requestInput, _ tools.Sink) (tools.Result, error) {
+func (f *Family) runRequest(ctx context.Context, env tools.Env, in requestInput, _ tools.Sink) (tools.Result, error) {
 	u, _, _, err := egress.ParseURL(in.URL)
 	if err != nil {
 		return tools.Result{}, failure(err)

@@ -51,7 +51,7 @@ const unconfigured = "has no search engine: the operator names one in the sectio
 	"such as search: [{kind: searxng, url: \"https://search.example.com/\"}], or one of the kinds brave, tavily and google with a key_file"
 
 // search returns the tool that searches.
-func (f *family) search(configured []Engine) (tools.Tool, error) {
+func (f *Family) search(configured []Engine) (tools.Tool, error) {
 	var engines []*engine
 	names := []string{"none"}
 	for i, e := range configured {
@@ -120,7 +120,7 @@ type searchDetails struct {
 }
 
 // ask asks an engine.
-func (f *family) ask(ctx context.Context, env tools.Env, e *engine, in searchInput) (tools.Result, error) {
+func (f *Family) ask(ctx context.Context, env tools.Env, e *engine, in searchInput) (tools.Result, error) {
 	request, key, err := e.request(in)
 	if err != nil {
 		return tools.Result{}, tools.Failf("credentials", "The engine %s was not asked: its configuration cannot be used. Tell the operator.", e.Name)

@@ -146,19 +146,29 @@ type Documents interface {
 	Read(ctx context.Context, file *os.File, request pdf.Request, yield func(pdf.Page) bool) (pages int, err error)
 }
 
-// family is what the tools share.
-type family struct {
+// A Family is the tools, and what they share.
+type Family struct {
 	web       *egress.Web
 	documents Documents // nil: there is nobody to read them
 	decoding  chan struct{}
 	caches    *caches
+	searching tools.Tool
 }
 
 const maxDecoding = 2 // pictures and PDF documents that are decoded at once
 
-// Tools returns the family. Without documents PDF cannot be read. The configuration was
-// checked.
+// Tools returns the tools of [New].
 func Tools(c Config, documents Documents) ([]tools.Tool, error) {
+	f, err := New(c, documents)
+	if err != nil {
+		return nil, err
+	}
+	return f.Tools(), nil
+}
+
+// New returns the family. Without documents PDF cannot be read. The configuration was
+// checked.
+func New(c Config, documents Documents) (*Family, error) {
 	c = c.WithDefaults()
 	roots, err := c.roots()
 	if err != nil {
@@ -175,13 +185,15 @@ func Tools(c Config, documents Documents) ([]tools.Tool, error) {
 		}
 		config.Addresses = append(config.Addresses, opened)
 	}
-	f := &family{web: egress.NewWeb(config), documents: documents, decoding: make(chan struct{}, maxDecoding), caches: newCaches(int64(c.Cache))}
-	search, err := f.search(c.Search)
-	if err != nil {
+	f := &Family{web: egress.NewWeb(config), documents: documents, decoding: make(chan struct{}, maxDecoding), caches: newCaches(int64(c.Cache))}
+	if f.searching, err = f.search(c.Search); err != nil {
 		return nil, err
 	}
-	return []tools.Tool{f.fetch(), f.request(), search}, nil
+	return f, nil
 }
+
+// Tools returns the tools.
+func (f *Family) Tools() []tools.Tool { return []tools.Tool{f.fetch(), f.request(), f.searching} }
 
 // reached is what a call told that it reaches, as host:port.
 type reached map[string]bool
@@ -246,7 +258,7 @@ func reaches(addresses ...string) (effects []tools.Effect) {
 
 // foresee returns how a call fails of which every address leads to the server's own machine;
 // nil where that is not known. A person is not asked about such a call.
-func (f *family) foresee(addresses ...string) (err error) {
+func (f *Family) foresee(addresses ...string) (err error) {
 	for _, text := range addresses {
 		u, _, _, wrong := egress.ParseURL(text)
 		if wrong != nil {

@@ -652,7 +652,10 @@ func (x *RevokeGrantRequest) GetGrantId() string {
 type RevokeGrantResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The grant that is no more.
-	Grant         *Grant `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	Grant *Grant `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	// That it is no more is not yet stored: until it is, which the server tries again, a restart
+	// would bring the grant back.
+	NotYetStored  bool `protobuf:"varint,2,opt,name=not_yet_stored,json=notYetStored,proto3" json:"not_yet_stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,6 +695,13 @@ func (x *RevokeGrantResponse) GetGrant() *Grant {
 		return x.Grant
 	}
 	return nil
+}
+
+func (x *RevokeGrantResponse) GetNotYetStored() bool {
+	if x != nil {
+		return x.NotYetStored
+	}
+	return false
 }
 
 var File_toolserver_v1_approval_service_proto protoreflect.FileDescriptor
@@ -734,9 +744,10 @@ const file_toolserver_v1_approval_service_proto_rawDesc = "" +
 	"\x12ListGrantsResponse\x12,\n" +
 	"\x06grants\x18\x01 \x03(\v2\x14.toolserver.v1.GrantR\x06grants\"/\n" +
 	"\x12RevokeGrantRequest\x12\x19\n" +
-	"\bgrant_id\x18\x01 \x01(\tR\agrantId\"A\n" +
+	"\bgrant_id\x18\x01 \x01(\tR\agrantId\"g\n" +
 	"\x13RevokeGrantResponse\x12*\n" +
-	"\x05grant\x18\x01 \x01(\v2\x14.toolserver.v1.GrantR\x05grant2\xd9\x03\n" +
+	"\x05grant\x18\x01 \x01(\v2\x14.toolserver.v1.GrantR\x05grant\x12$\n" +
+	"\x0enot_yet_stored\x18\x02 \x01(\bR\fnotYetStored2\xd9\x03\n" +
 	"\x0fApprovalService\x12Z\n" +
 	"\rListApprovals\x12#.toolserver.v1.ListApprovalsRequest\x1a$.toolserver.v1.ListApprovalsResponse\x12_\n" +
 	"\x0eWatchApprovals\x12$.toolserver.v1.WatchApprovalsRequest\x1a%.toolserver.v1.WatchApprovalsResponse0\x01\x12`\n" +

@@ -1058,7 +1058,11 @@ func (x *UpdateSessionRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 type UpdateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
-	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// The change is in force and not yet stored: until it is, which the server tries again, a
+	// restart would take it back. It is so only of changes that lower rights, while the state
+	// cannot be written; others are refused then.
+	NotYetStored  bool `protobuf:"varint,2,opt,name=not_yet_stored,json=notYetStored,proto3" json:"not_yet_stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1098,6 +1102,13 @@ func (x *UpdateSessionResponse) GetSession() *Session {
 		return x.Session
 	}
 	return nil
+}
+
+func (x *UpdateSessionResponse) GetNotYetStored() bool {
+	if x != nil {
+		return x.NotYetStored
+	}
+	return false
 }
 
 // CloseSessionRequest names the session to close.
@@ -1179,8 +1190,11 @@ type CloseSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many executions were cancelled, with those of sessions below it.
 	CancelledExecutions uint32 `protobuf:"varint,1,opt,name=cancelled_executions,json=cancelledExecutions,proto3" json:"cancelled_executions,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The session is closed, and that is not yet stored: until it is, which the server tries
+	// again, a restart would bring the session back.
+	NotYetStored  bool `protobuf:"varint,2,opt,name=not_yet_stored,json=notYetStored,proto3" json:"not_yet_stored,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloseSessionResponse) Reset() {
@@ -1218,6 +1232,13 @@ func (x *CloseSessionResponse) GetCancelledExecutions() uint32 {
 		return x.CancelledExecutions
 	}
 	return 0
+}
+
+func (x *CloseSessionResponse) GetNotYetStored() bool {
+	if x != nil {
+		return x.NotYetStored
+	}
+	return false
 }
 
 // WatchSessionRequest names a session.
@@ -1419,17 +1440,19 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\x14UpdateSessionRequest\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"I\n" +
+	"updateMask\"o\n" +
 	"\x15UpdateSessionResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"\x82\x01\n" +
+	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\x12$\n" +
+	"\x0enot_yet_stored\x18\x02 \x01(\bR\fnotYetStored\"\x82\x01\n" +
 	"\x13CloseSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
 	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
 	"\x06reason\x18\x1f \x01(\tR\x06reason\x12\x16\n" +
-	"\x06tenant\x182 \x01(\tR\x06tenant\"I\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"o\n" +
 	"\x14CloseSessionResponse\x121\n" +
-	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions\"j\n" +
+	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions\x12$\n" +
+	"\x0enot_yet_stored\x18\x02 \x01(\bR\fnotYetStored\"j\n" +
 	"\x13WatchSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +

@@ -88,9 +88,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and .Values.autoscaling.enabled (eq .Values.workload "SandboxTemplate") -}}
 {{- fail "autoscaling: there is a pod for each session; scale the SandboxWarmPool instead." -}}
 {{- end -}}
+{{- if and (not .Values.state.url) (or .Values.state.credentialsSecret .Values.state.tlsSecret) -}}
+{{- fail "state: it has a Secret and no url: name the servers of the cluster, or leave both out." -}}
+{{- end -}}
+{{- if and .Values.state.clientCertificate (not .Values.state.tlsSecret) -}}
+{{- fail "state.clientCertificate needs state.tlsSecret, which has it." -}}
+{{- end -}}
+{{- if and .Values.state.url (eq .Values.workload "SandboxTemplate") -}}
+{{- fail "state.url: with a pod for each session none stands for another: leave it out." -}}
+{{- end -}}
 {{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) -}}
 {{- fail "autoscaling: minReplicas is more than maxReplicas." -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* How many pods there are; 0 is a number, too. */ -}}
+{{- define "toolserver.replicas" -}}
+{{- if kindIs "invalid" .Values.replicas -}}{{- ternary 3 2 (ne .Values.state.url "") -}}{{- else -}}{{- int .Values.replicas -}}{{- end -}}
 {{- end -}}
 
 {{- /* The configuration: what the chart sets, and over it what the values say. */ -}}
@@ -113,6 +127,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.http.enabled -}}{{- $_ := set $c "http" (dict "listen" ":8668") -}}{{- end -}}
 {{- if .Values.audit.enabled -}}
 {{- $_ := set $c "audit" (dict "file" (printf "%s/audit.jsonl" $state) "stdout" .Values.audit.stdout "max_bytes" .Values.audit.maxBytes "keep" (int .Values.audit.keep)) -}}
+{{- end -}}
+{{- with .Values.state -}}
+{{- if .url -}}
+{{- $cluster := dict "engine" "cluster" "url" .url "replicas" (int .replicas) "prefix" .prefix -}}
+{{- if .credentialsSecret -}}{{- $_ := set $cluster "credentials" "/etc/toolserver/state/user.creds" -}}{{- end -}}
+{{- if .tlsSecret -}}
+{{- $files := dict "ca" "/etc/toolserver/state-tls/ca.crt" -}}
+{{- if .clientCertificate -}}{{- $_ := merge $files (dict "certificate" "/etc/toolserver/state-tls/tls.crt" "key" "/etc/toolserver/state-tls/tls.key") -}}{{- end -}}
+{{- $_ := set $cluster "tls" $files -}}
+{{- end -}}
+{{- $_ := set $c "state" $cluster -}}
+{{- $_ := set $c "replica" (dict "listen" ":8667") -}}
+{{- end -}}
 {{- end -}}
 {{- $a := dict -}}
 {{- if include "toolserver.tokensSecret" . -}}{{- $_ := set $a "token_file" "/etc/toolserver/tokens/tokens" -}}{{- end -}}
@@ -179,6 +206,10 @@ spec:
       containerPort: 8665
     - name: admin
       containerPort: 8666
+    {{- if .Values.state.url }}
+    - name: replicas
+      containerPort: 8667
+    {{- end }}
     {{- if .Values.http.enabled }}
     - name: http
       containerPort: 8668
@@ -188,6 +219,12 @@ spec:
       value: /var/lib/toolserver
     - name: XDG_STATE_HOME
       value: /var/lib/toolserver/state
+    {{- if .Values.state.url }}
+    - name: POD_IP
+      valueFrom: {fieldRef: {fieldPath: status.podIP}}
+    - name: TOOLSERVER_REPLICA_ADVERTISE
+      value: "$(POD_IP):8667"
+    {{- end }}
     {{- with .Values.env }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -230,6 +267,12 @@ spec:
     {{- end }}
     {{- if include "toolserver.tokenReview" . }}
     - {name: api, mountPath: /var/run/secrets/toolserver, readOnly: true}
+    {{- end }}
+    {{- if and .Values.state.url .Values.state.credentialsSecret }}
+    - {name: state, mountPath: /etc/toolserver/state, readOnly: true}
+    {{- end }}
+    {{- if and .Values.state.url .Values.state.tlsSecret }}
+    - {name: state-tls, mountPath: /etc/toolserver/state-tls, readOnly: true}
     {{- end }}
     - {name: data, mountPath: /var/lib/toolserver}
     - {name: tmp, mountPath: /tmp}
@@ -277,6 +320,19 @@ spec:
       sources:
       - serviceAccountToken: {path: token, expirationSeconds: 3607}
       - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+  {{- end }}
+  {{- if and .Values.state.url .Values.state.credentialsSecret }}
+  - name: state
+    secret:
+      secretName: {{ .Values.state.credentialsSecret }}
+      defaultMode: 0440
+      items: [{key: user.creds, path: user.creds}]
+  {{- end }}
+  {{- if and .Values.state.url .Values.state.tlsSecret }}
+  - name: state-tls
+    secret:
+      secretName: {{ .Values.state.tlsSecret }}
+      defaultMode: 0440
   {{- end }}
   {{- if ne .Values.workload "StatefulSet" }}
   - name: data

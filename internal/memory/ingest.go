@@ -1,0 +1,374 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// pieceBytes is the most that is one document; a larger text becomes several.
+const pieceBytes = 512 << 10
+
+// An Ingestion brings the documents of a source up to date: all that it has are added, then
+// it is committed. Until then nothing has changed, whatever ends it.
+type Ingestion struct {
+	store *Store
+	space *space
+	who   Who
+	next  Source
+	last  *Source       // as it is stored; nil: it is new
+	had   *loadedSource // of it
+
+	mu       sync.Mutex
+	docs     map[string]*document // by digest
+	order    []*document
+	masked   int
+	replaced map[string]bool // digests that the source has already
+}
+
+// A Report tells what an ingestion did.
+type Report struct {
+	Source                         Source
+	Added, Kept, Removed, Repeated int // documents
+	Masked                         int // documents that had secrets in them
+	Notes                          []string
+}
+
+// Ingest begins to bring a source up to date, or to make it.
+func (s *Store) Ingest(ctx context.Context, who Who, scope Scope, source Source) (*Ingestion, error) {
+	sp, err := s.whole(ctx, who, scope, true)
+	if err != nil {
+		return nil, err
+	}
+	in := &Ingestion{store: s, space: sp, who: who, next: source, docs: make(map[string]*document), replaced: make(map[string]bool)}
+	in.next.Version, in.next.By, in.next.Scope = sourceVersion, who.Principal, scope
+	sp.mu.RLock()
+	defer sp.mu.RUnlock()
+	in.last = sp.sources[source.Name]
+	if n := len(sp.sources); in.last == nil && n >= s.options.MaxSources {
+		return nil, tools.Failf("knowledge_full", "Nothing was ingested: there are %d sources of scope %s, and at most %d are kept. Remove one that is not needed: %s.",
+			n, scope, s.options.MaxSources, sp.largest())
+	}
+	if in.had = sp.loaded[source.Name]; in.had != nil {
+		for _, p := range in.had.packs {
+			for _, doc := range p.docs {
+				in.replaced[doc.Digest] = true
+			}
+		}
+	}
+	return in, nil
+}
+
+// largest names the sources that take most. The caller holds mu.
+func (sp *space) largest() string {
+	var all []*Source
+	for _, source := range sp.sources {
+		all = append(all, source)
+	}
+	slices.SortFunc(all, func(a, b *Source) int { return int(b.Bytes - a.Bytes) })
+	var names []string
+	for _, source := range all[:min(5, len(all))] {
+		names = append(names, fmt.Sprintf("%.200q (%d bytes)", source.Name, source.Bytes))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Add adds a file or a page by its path. It may be called by many at once.
+func (in *Ingestion) Add(path, text string) error {
+	in.mu.Lock()
+	in.next.Files++
+	files := in.next.Files
+	in.mu.Unlock()
+	if limit := in.store.options.MaxFiles; files > limit {
+		return TooManyFiles(files, limit)
+	}
+	line := 1
+	for text != "" {
+		piece := text
+		if len(piece) > pieceBytes {
+			piece = piece[:pieceBytes]
+			if end := strings.LastIndexByte(piece, '\n'); end > 0 {
+				piece = piece[:end+1]
+			}
+		}
+		if err := in.add(place{path, line}, piece); err != nil {
+			return err
+		}
+		line += strings.Count(piece, "\n")
+		text = text[len(piece):]
+	}
+	return nil
+}
+
+// TooManyFiles refuses a source that is too large.
+func TooManyFiles(files, limit int) error {
+	return tools.Failf("too_many_files", "Nothing was ingested: there are %d files or more, and a source may have %d. Ingest the folders that matter as sources of their own, or choose files with include, such as **/*.md.", files, limit)
+}
+
+func (in *Ingestion) add(at place, text string) error {
+	sum := sha256.Sum256([]byte(text))
+	digest := hex.EncodeToString(sum[:16])
+	masked := text
+	if !in.replaced[digest] { // else it is there already
+		masked = strings.ToValidUTF8(in.store.options.Mask(text), "\ufffd")
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if doc := in.docs[digest]; doc != nil {
+		doc.Places = append(doc.Places, at)
+		return nil
+	}
+	doc := &document{Digest: digest, Places: []place{at}, Text: masked}
+	in.docs[digest] = doc
+	in.order = append(in.order, doc)
+	if masked != text {
+		in.masked++
+	}
+	if in.next.Bytes += int64(len(masked)); in.next.Bytes > int64(in.store.options.MaxKnowledge) {
+		return tools.Failf("knowledge_full", "Nothing was ingested: the source has more than %s of text, which is all that may be kept. Ingest the folders that matter, or choose files with include.", in.store.options.MaxKnowledge)
+	}
+	return nil
+}
+
+// Commit stores what was added, in place of what the source was.
+func (in *Ingestion) Commit(ctx context.Context, progress func(done, total int)) (report Report, err error) {
+	sp := in.space
+	for _, doc := range in.order { // files are read in any order
+		slices.SortFunc(doc.Places, func(a, b place) int { return strings.Compare(a.Path, b.Path) })
+	}
+	slices.SortFunc(in.order, func(a, b *document) int {
+		if a.Places[0].Path != b.Places[0].Path {
+			return strings.Compare(a.Places[0].Path, b.Places[0].Path)
+		}
+		return a.Places[0].Line - b.Places[0].Line
+	})
+	sp.mu.RLock()
+	used := in.next.Bytes
+	for name, source := range sp.sources {
+		if name != in.next.Name {
+			used += source.Bytes
+		}
+	}
+	largest := sp.largest()
+	sp.mu.RUnlock()
+	if most := in.store.options.MaxKnowledge; used > int64(most) {
+		return report, tools.Failf("knowledge_full", "Nothing was ingested: all sources of scope %s would have %d bytes, and at most %s are kept. Remove what is not needed: %s.", in.next.Scope, used, most, largest)
+	}
+	report.Masked = in.masked
+	for _, doc := range in.order {
+		report.Repeated += len(doc.Places) - 1
+	}
+	fresh := in.keep(&report)
+	packs, err := in.pack(fresh)
+	if err != nil {
+		return report, err
+	}
+	if err := in.write(ctx, packs, &report, progress); err != nil {
+		return report, err
+	}
+	report.Source = in.next
+	return report, nil
+}
+
+// keep takes over the packs of which every document is still there as it was, and returns
+// the documents that are in none of them.
+func (in *Ingestion) keep(report *Report) (fresh []*document) {
+	kept := make(map[string]bool)
+	old := make(map[string]*document)
+	if in.had != nil {
+		for name, p := range in.had.packs {
+			whole := true
+			for _, doc := range p.docs {
+				now := in.docs[doc.Digest]
+				if now == nil {
+					report.Removed++
+				}
+				whole = whole && now != nil && slices.Equal(now.Places, doc.Places)
+				old[doc.Digest] = doc
+			}
+			if whole && !slices.ContainsFunc(p.docs, func(d *document) bool { return kept[d.Digest] }) {
+				in.next.Packs = append(in.next.Packs, name)
+				for _, doc := range p.docs {
+					kept[doc.Digest] = true
+				}
+			}
+		}
+	}
+	slices.SortFunc(in.next.Packs, func(a, b packName) int { return strings.Compare(a.ID, b.ID) })
+	for _, doc := range in.order {
+		was := old[doc.Digest]
+		if was == nil {
+			report.Added++
+		} else {
+			report.Kept++
+			in.next.Bytes += int64(len(was.Text) - len(doc.Text))
+			doc.Text = was.Text // masked
+		}
+		if !kept[doc.Digest] {
+			fresh = append(fresh, doc)
+		}
+	}
+	return fresh
+}
+
+// packed is a pack that is to be stored.
+type packed struct {
+	name  packName
+	value []byte
+	docs  []*document
+}
+
+// pack puts documents into packs.
+func (in *Ingestion) pack(docs []*document) (list []packed, err error) {
+	var groups [][]*document
+	size := packBytes
+	for _, doc := range docs {
+		if size += len(doc.Text); size > packBytes {
+			groups, size = append(groups, nil), len(doc.Text)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], doc)
+	}
+	list = make([]packed, len(groups))
+	var work errgroup.Group
+	work.SetLimit(2)
+	for i, docs := range groups {
+		work.Go(func() error {
+			text, err := json.Marshal(pack{Version: packVersion, Docs: docs})
+			if err != nil {
+				return err
+			}
+			sum := sha256.Sum256(text)
+			list[i] = packed{packName{ID: hex.EncodeToString(sum[:16])}, packer.EncodeAll(text, nil), docs}
+			if len(list[i].value) > state.MaxValue {
+				return fmt.Errorf("a pack of %d bytes is too large to be stored", len(list[i].value))
+			}
+			return nil
+		})
+	}
+	return list, work.Wait()
+}
+
+// write stores packs and then the manifest that names them. Before, it is noted which packs
+// may be there, so that what a crash leaves is removed by the next change.
+func (in *Ingestion) write(ctx context.Context, packs []packed, report *Report, progress func(done, total int)) error {
+	sp, s, name := in.space, in.store, in.next.Name
+	kept := make(map[string]bool)
+	for _, p := range in.next.Packs {
+		kept[p.ID] = true
+	}
+	note := Source{Version: sourceVersion, Name: name, Kind: in.next.Kind, Origin: in.next.Origin, By: in.next.By, Updated: time.Now().UTC()}
+	revision := state.Revision(0)
+	unused := make(map[string]bool)
+	if in.last != nil {
+		note, revision = *in.last, in.last.revision
+		for _, p := range in.last.Packs {
+			unused[p.ID] = true
+		}
+		for _, id := range in.last.Unused {
+			unused[id] = true
+		}
+	}
+	note.Unused = nil
+	for id := range unused {
+		note.Unused = append(note.Unused, id)
+	}
+	for _, p := range packs {
+		note.Unused = append(note.Unused, p.name.ID)
+	}
+	for _, p := range note.Packs { // those are in force until the end
+		note.Unused = slices.DeleteFunc(note.Unused, func(id string) bool { return id == p.ID })
+	}
+	if len(packs) > 0 {
+		var err error
+		if revision, err = in.storeManifest(ctx, note, revision); err != nil {
+			return err
+		}
+	}
+	done, total := 0, len(packs)
+	var work errgroup.Group
+	work.SetLimit(4)
+	var mu sync.Mutex
+	for _, p := range packs {
+		work.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if _, err := s.packs.Put(ctx, sp.packKey(name, p.name.ID), p.value, 0); err != nil {
+				return unavailable(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			progress(done, total)
+			return nil
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	for i := range packs {
+		if s.options.Embed != nil && len(report.Notes) == 0 {
+			with := packName{packs[i].name.ID, s.options.Model}
+			if err := sp.writeVectors(ctx, name, with, packs[i].docs); ctx.Err() != nil {
+				return context.Cause(ctx)
+			} else if err != nil {
+				report.Notes = append(report.Notes, "no more vectors could be made, so some is found by its words alone; to try again, remove the source and ingest it anew: "+err.Error())
+			} else {
+				packs[i].name = with
+			}
+		}
+		if !kept[packs[i].name.ID] {
+			in.next.Packs = append(in.next.Packs, packs[i].name)
+		}
+		delete(unused, packs[i].name.ID)
+	}
+	for _, p := range in.next.Packs {
+		delete(unused, p.ID)
+	}
+	in.next.Unused = nil
+	for id := range unused {
+		in.next.Unused = append(in.next.Unused, id)
+	}
+	in.next.Updated = time.Now().UTC().Truncate(time.Second)
+	if _, err := in.storeManifest(ctx, in.next, revision); err != nil {
+		return err
+	}
+	behind := context.WithoutCancel(ctx)
+	for id := range unused {
+		sp.deletePack(behind, name, id)
+	}
+	return nil
+}
+
+// storeManifest stores a manifest in place of that of a revision.
+func (in *Ingestion) storeManifest(ctx context.Context, source Source, last state.Revision) (state.Revision, error) {
+	value, err := json.Marshal(source)
+	if err != nil {
+		return 0, err
+	}
+	key := in.space.key(sourceKind, source.Name)
+	revision, err := in.store.entries.Update(ctx, key, value, last, 0)
+	if errors.Is(err, state.ErrConflict) {
+		return 0, changedMeanwhile(source.Name)
+	}
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	in.space.take(state.Entry{Key: key, Value: value, Revision: revision})
+	return revision, nil
+}

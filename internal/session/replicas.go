@@ -1,0 +1,178 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/state"
+)
+
+// ErrElsewhere says that the files of a session are where this server has none.
+var ErrElsewhere = errors.New("the files of the session are not here")
+
+// Owners has which of some servers has a session.
+type Owners interface {
+	// Prove is nil while no other server can have taken what this one has.
+	Prove() error
+	// Claim makes a key that of this server; it reports whether it was not before.
+	Claim(ctx context.Context, key string, brief bool) (bool, error)
+	// Take is Claim for what this server does not answer for before Keep.
+	Take(ctx context.Context, key string, brief bool) error
+	Keep(key string)
+	// Release gives a key back.
+	Release(ctx context.Context, key string, goesOn bool) error
+	// Forget removes a key that no server has.
+	Forget(ctx context.Context, key string) error
+}
+
+// Replicas are the servers that have the same records.
+type Replicas struct {
+	Owners
+
+	// Place names the directory WorkspaceRoot: servers with the same share it. Shared says
+	// that directories which the operator named are the same for all.
+	Place  string
+	Shared bool
+}
+
+// OwnerKey is what [Owners] know a session by.
+func OwnerKey(owner auth.Owner, id string) string {
+	return state.Key(owner.Tenant(), owner.Name(), id)
+}
+
+// KeyOwner is the inverse of OwnerKey.
+func KeyOwner(key string) (owner auth.Owner, id string, ok bool) {
+	parts := state.Parts(key)
+	if len(parts) != 3 {
+		return "", "", false
+	}
+	return auth.NewOwner(parts[0], parts[1]), parts[2], true
+}
+
+// release gives a session back that ended here. Where that cannot be told, others find out
+// once this server has ended.
+func (r *Replicas) release(key string, goesOn bool) { r.Release(context.Background(), key, goesOn) }
+
+// newest returns what is stored of the newest session with an id; nil where nothing is.
+func (s *Store) newest(ctx context.Context, owner auth.Owner, id string) (*record, error) {
+	r := s.config.Records
+	watching, done := context.WithCancel(ctx)
+	defer done()
+	var newest *record
+	var wrong error
+	complete := false
+	err := r.kv.Watch(watching, OwnerKey(owner, id)+"/", func(e state.Entry) {
+		var found record
+		switch {
+		case e.Key == "":
+			complete = true
+			done()
+		case e.Deleted:
+		case json.Unmarshal(e.Value, &found) != nil:
+			wrong = errors.New("what is stored of it cannot be read")
+		case found.Version > recordVersion:
+			wrong = fmt.Errorf("it was stored by a later version of this server, as version %d", found.Version)
+		case newest == nil || newest.Epoch < found.Epoch:
+			newest = &found
+		}
+	})
+	switch {
+	case !complete:
+		return nil, err
+	case newest == nil:
+		return nil, wrong
+	}
+	return newest, nil
+}
+
+// reach returns why this server cannot have a session that is stored, or nil.
+func (r *Replicas) reach(found *record) error {
+	if found.Place == r.Place {
+		return nil
+	}
+	if !found.Scratch && r.Shared {
+		if _, err := os.Stat(found.Workspace); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: session %q worked at a replica that is gone, in a directory which this one does not share. "+
+		"It goes on when a replica with that directory is back; to begin with no files, close the session and create it again", ErrElsewhere, found.ID)
+}
+
+// Adopt brings a session here that no server has. Before ready is called, nobody uses it.
+// Without an error and without a session, there is none to bring.
+func (s *Store) Adopt(ctx context.Context, owner auth.Owner, id string, ready func(*Session) error) (*Session, error) {
+	key, replicas := OwnerKey(owner, id), s.config.Replicas
+	if here, err := s.Peek(owner, id); err == nil {
+		return here, nil // it was just made
+	}
+	found, err := s.newest(ctx, owner, id)
+	if err != nil {
+		return nil, fmt.Errorf("session %.64q cannot be taken over: %w", id, err)
+	}
+	if found == nil { // it was not stored, or is one of an agent, which ends with its server
+		return nil, replicas.Forget(ctx, key)
+	}
+	if err := replicas.reach(found); err != nil {
+		return nil, err
+	}
+	if err := replicas.Take(ctx, key, false); err != nil {
+		return nil, err
+	}
+	adopted, err := s.adopt(ctx, owner, id, ready)
+	if err != nil {
+		replicas.release(key, true)
+		return nil, fmt.Errorf("session %.64q cannot be taken over: %w", id, err)
+	}
+	replicas.Keep(key)
+	return adopted, nil
+}
+
+// adopt brings back a session that is this server's by now: only now nobody changes it.
+func (s *Store) adopt(ctx context.Context, owner auth.Owner, id string, ready func(*Session) error) (*Session, error) {
+	found, err := s.newest(ctx, owner, id)
+	if err == nil && found == nil {
+		err = ErrNotFound
+	}
+	if err == nil {
+		err = s.restore(found)
+	}
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := s.Peek(owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := ready(adopted); err != nil {
+		adopted.suspended.Store(true)
+		s.forget(adopted, "could not be taken over")
+		return nil, err
+	}
+	s.config.Records.logger.Info("a session goes on here", zap.String("session", id), zap.Stringer("principal", owner))
+	return adopted, nil
+}
+
+// Discard removes what is stored of a session that no server has.
+func (s *Store) Discard(ctx context.Context, owner auth.Owner, id string) error {
+	found, err := s.newest(ctx, owner, id)
+	if err != nil {
+		return err
+	}
+	if err := s.config.Replicas.Forget(ctx, OwnerKey(owner, id)); err != nil {
+		return err
+	}
+	if found == nil {
+		return nil
+	}
+	return s.config.Records.kv.Delete(ctx, keyOf(Ref{found.Owner, found.ID, found.Epoch}), 0)
+}

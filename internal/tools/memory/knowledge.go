@@ -1,0 +1,392 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/memory"
+	engine "github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/size"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+//go:embed ingest.md
+var ingestDoc string
+
+//go:embed search.md
+var searchDoc string
+
+// What knowledge_ingest does.
+const (
+	opIngest = "ingest"
+	opList   = "list"
+	opRemove = "remove"
+)
+
+type ingestInput struct {
+	Operation string `json:"operation,omitempty" check:"enum=ingest|list|remove" jsonschema:"default ingest"`
+	Path      string `json:"path,omitempty" check:"min=1,max=4096" jsonschema:"file or folder"`
+	URL       string `json:"url,omitempty" check:"min=1,max=8192" jsonschema:"http or https"`
+	Text      string `json:"text,omitempty" check:"max=1000000" jsonschema:"with name"`
+	Name      string `json:"name,omitempty" check:"max=200" jsonschema:"of the source; default its path or url"`
+	Include   string `json:"include,omitempty" check:"max=1000" jsonschema:"files of a folder: **/*.md"`
+	Scope     string `json:"scope,omitempty" check:"enum=principal|tenant" jsonschema:"default principal"`
+}
+
+func (in ingestInput) operation() string { return cmp.Or(in.Operation, opIngest) }
+
+// name is what the source is called.
+func (in ingestInput) name() string { return cmp.Or(in.Name, in.Path, in.URL) }
+
+// Check finds what the schema cannot tell.
+func (in ingestInput) Check() (problems []tools.Problem) {
+	wrong := func(pointer, message string) {
+		problems = append(problems, tools.Problem{Pointer: pointer, Message: message})
+	}
+	given := 0
+	for _, text := range []string{in.Path, in.URL, in.Text} {
+		if text != "" {
+			given++
+		}
+	}
+	switch op := in.operation(); {
+	case op == opIngest && given != 1:
+		wrong("", "want one of path, url and text: what is to be ingested")
+	case op == opIngest && in.Text != "" && in.Name == "":
+		wrong("/name", "is required with text: what the source is called")
+	case op == opRemove && in.name() == "":
+		wrong("/name", "is required: the source to remove")
+	}
+	if in.URL != "" && in.operation() == opIngest {
+		if _, _, _, err := egress.ParseURL(in.URL); err != nil {
+			wrong("/url", err.Error())
+		}
+	}
+	return append(problems, checkLine("/name", in.name())...)
+}
+
+func (f *family) ingest() tools.Tool {
+	return tools.New(
+		tools.Spec{
+			Name: "knowledge_ingest", Aliases: []string{"KnowledgeIngest"}, Label: "Take in knowledge", Summary: "Take files, folders, pages or text into knowledge.",
+			Description: ingestDoc, Help: help, Category: category, Level: tools.ReadOnly, DefaultTimeout: 10 * time.Minute,
+			Examples: []tools.Example{
+				{Summary: "A text", Input: json.RawMessage(`{"name":"glossary","text":"# Terms\n\nA permit is the right to run a call."}`)},
+				{Summary: "What there is", Input: json.RawMessage(`{"operation":"list"}`)},
+			},
+		},
+		func(env tools.Env, in ingestInput) (effects []tools.Effect) {
+			if in.operation() == opList {
+				return nil
+			}
+			effects = changes("knowledge", scopeOf(in.Scope))
+			switch {
+			case in.operation() != opIngest:
+			case in.Path != "":
+				effects = append(effects, env.ViewsTree(in.Path)...)
+			case in.URL != "":
+				effects = append(effects, f.web.Reaches(in.URL)...)
+			}
+			return effects
+		},
+		f.runIngest)
+}
+
+func (f *family) runIngest(ctx context.Context, env tools.Env, in ingestInput, out tools.Sink) (tools.Result, error) {
+	who := memory.WhoOf(env)
+	switch in.operation() {
+	case opList:
+		return f.listSources(ctx, who)
+	case opRemove:
+		there, err := f.store.Remove(ctx, who, scopeOf(in.Scope), in.name())
+		if err == nil && !there {
+			err = f.noSource(env, in.name(), scopeOf(in.Scope))
+		}
+		if err != nil {
+			return tools.Result{}, err
+		}
+		return withDetails(fmt.Sprintf("Removed %q.\n", in.name()), map[string]any{"removed": in.name()})
+	}
+	source := memory.Source{Name: in.name(), Kind: "text"}
+	switch {
+	case in.Path != "":
+		source.Kind, source.Origin = "path", in.Path
+	case in.URL != "":
+		source.Kind, source.Origin = "url", in.URL
+	}
+	ingestion, err := f.store.Ingest(ctx, who, scopeOf(in.Scope), source)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	var left leftOut
+	switch {
+	case in.Path != "":
+		err = f.addPath(ctx, env, in, ingestion, &left, out)
+	case in.URL != "":
+		var url, title, text string
+		if url, title, text, err = f.web.Read(ctx, env, in.URL); err == nil {
+			if title != "" {
+				text = "# " + line(title) + "\n\n" + text
+			}
+			err = ingestion.Add(url, text)
+		}
+	default:
+		err = ingestion.Add(in.Name, in.Text)
+	}
+	if err != nil {
+		return tools.Result{}, err
+	}
+	report, err := ingestion.Commit(ctx, func(done, total int) {
+		out.Emit(tools.Progress{Message: "Storing", Done: float64(done), Total: float64(total), Unit: "packs"})
+	})
+	if err != nil {
+		return tools.Result{}, err
+	}
+	return f.tellIngested(report, &left)
+}
+
+func (f *family) noSource(env tools.Env, name string, scope memory.Scope) error {
+	return tools.Failf("not_found", "There is no source %q in scope %s. %s lists what there is.", name, scope, env.Words.GoOn("knowledge_ingest", ingestInput{Operation: opList}))
+}
+
+// leftOut counts files that were not ingested.
+type leftOut struct{ binary, large, unreadable atomic.Int64 }
+
+const maxFile = 4 << 20 // bytes of a file that is ingested
+
+// addPath adds a file, or the files of a folder.
+func (f *family) addPath(ctx context.Context, env tools.Env, in ingestInput, to *memory.Ingestion, left *leftOut, out tools.Sink) error {
+	view, err := env.View(in.Path)
+	if err != nil {
+		return explain(err, in.Path)
+	}
+	defer view.Close()
+	search := f.engines.Engine(view.Workspace)
+	if view.Beside() {
+		search = engine.New(view.Workspace, nil)
+	}
+	withheld := view.Withheld(true)
+	files, _, err := search.Glob(ctx, engine.Scope{Path: view.Path, Match: in.Include, Exclude: withheld}, engine.ByName)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return explain(err, in.Path)
+	}
+	if limit := f.store.MaxFiles(); len(files) > limit {
+		return memory.TooManyFiles(len(files), limit)
+	}
+	if len(files) == 0 {
+		return tools.Failf("no_files", "%s: there is no file that can be ingested: hidden and ignored ones are left out, and include chooses among the others.", in.Path)
+	}
+	var work errgroup.Group
+	work.SetLimit(4)
+	var mu sync.Mutex
+	done := 0
+	for _, file := range files {
+		work.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			err := addFile(view, file.Path, to, left)
+			mu.Lock()
+			defer mu.Unlock()
+			if done++; done%100 == 0 || done == len(files) {
+				out.Emit(tools.Progress{Message: "Reading", Done: float64(done), Total: float64(len(files)), Unit: "files"})
+			}
+			return err
+		})
+	}
+	return work.Wait()
+}
+
+func addFile(view *tools.View, path string, to *memory.Ingestion, left *leftOut) error {
+	file, err := view.Workspace.ReadFile(path, maxFile)
+	switch {
+	case errors.Is(err, workspace.ErrTooLarge):
+		left.large.Add(1)
+		return nil
+	case err != nil || !file.Exists():
+		left.unreadable.Add(1)
+		return nil
+	case bytes.IndexByte(file.Data, 0) >= 0 || !utf8.Valid(file.Data):
+		left.binary.Add(1)
+		return nil
+	}
+	return to.Add(view.Name(path), string(file.Data))
+}
+
+func explain(err error, path string) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return tools.Failf("file_not_found", "%s: there is no such file or directory. Check the path: it is relative to the workspace root.", strconv.Quote(path))
+	case errors.Is(err, fs.ErrPermission):
+		return tools.Failf("permission_denied", "%v", err)
+	case errors.Is(err, workspace.ErrOutside):
+		return tools.Failf("outside_workspace", "%v. Only files of the workspace, and those that commands read beside it, can be ingested.", err)
+	}
+	return err
+}
+
+func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, error) {
+	s := r.Source
+	text := fmt.Sprintf("Ingested %q into scope %s: %d files, %s of text. New or changed %d, unchanged %d, gone %d", s.Name, s.Scope, s.Files, size.Bytes(s.Bytes), r.Added, r.Kept, r.Removed)
+	if r.Repeated > 0 {
+		text += fmt.Sprintf(", the same as another %d", r.Repeated)
+	}
+	text += "." + f.lasts() + "\n"
+	for _, one := range []struct {
+		n   int64
+		why string
+	}{{left.binary.Load(), "are no text"}, {left.large.Load(), "are larger than " + size.Bytes(maxFile).String()}, {left.unreadable.Load(), "could not be read"}} {
+		if one.n > 0 {
+			text += fmt.Sprintf("(left out: %d that %s)\n", one.n, one.why)
+		}
+	}
+	if r.Masked > 0 {
+		text += fmt.Sprintf("(in %d files secrets were masked)\n", r.Masked)
+	}
+	for _, note := range r.Notes {
+		text += "(" + note + ")\n"
+	}
+	return withDetails(text, map[string]any{
+		"source": s.Name, "scope": s.Scope, "files": s.Files, "bytes": s.Bytes, "added": r.Added, "kept": r.Kept, "removed": r.Removed, "repeated": r.Repeated,
+		"binary": left.binary.Load(), "too_large": left.large.Load(), "unreadable": left.unreadable.Load(), "masked": r.Masked,
+	})
+}
+
+func (f *family) listSources(ctx context.Context, who memory.Who) (tools.Result, error) {
+	list, partial, err := f.store.Sources(ctx, who, []memory.Scope{memory.OfPrincipal, memory.OfTenant})
+	if err != nil {
+		return tools.Result{}, err
+	}
+	var b strings.Builder
+	details := []map[string]any{}
+	for _, s := range list {
+		fmt.Fprintf(&b, "[%s] %s (%s, %d files, %s, %s)\n", s.Scope, s.Name, s.Kind, s.Files, size.Bytes(s.Bytes), s.Updated.Format(time.DateOnly))
+		details = append(details, map[string]any{"name": s.Name, "scope": s.Scope, "kind": s.Kind, "origin": s.Origin, "files": s.Files, "bytes": s.Bytes, "updated": s.Updated, "by": s.By})
+	}
+	if len(list) == 0 {
+		b.WriteString("There are no sources.\n")
+	}
+	return withDetails(b.String()+f.notes(memory.Found{Partial: partial}), map[string]any{"sources": details, "partial": partial})
+}
+
+type searchInput struct {
+	Query  string   `json:"query" check:"min=1,max=1000" jsonschema:"plain words"`
+	Source string   `json:"source,omitempty" check:"max=200" jsonschema:"this one alone"`
+	Path   string   `json:"path,omitempty" check:"max=4096" jsonschema:"what is below it alone"`
+	Scopes []string `json:"scopes,omitempty" check:"max=2" jsonschema:"principal, tenant; default both"`
+	Limit  int      `json:"limit,omitempty" check:"min=1,max=50" jsonschema:"default 8"`
+	Offset int      `json:"offset,omitempty" check:"min=0,max=10000"`
+}
+
+// Check finds what the schema cannot tell.
+func (in searchInput) Check() []tools.Problem {
+	problems := checkScopes(in.Scopes, memory.OfPrincipal, memory.OfTenant)
+	if strings.TrimSpace(in.Query) == "" {
+		problems = append(problems, tools.Problem{Pointer: "/query", Message: "is blank: want words to look for"})
+	}
+	return problems
+}
+
+func (f *family) search() tools.Tool {
+	return tools.New(
+		tools.Spec{
+			Name: "knowledge_search", Aliases: []string{"KnowledgeSearch"}, Label: "Search knowledge", Summary: "Search what was taken into knowledge.",
+			Description: searchDoc, Help: help, Category: category, Level: tools.ReadOnly, ConcurrencySafe: true, Pages: true,
+			Examples: []tools.Example{{Summary: "By words", Input: json.RawMessage(`{"query":"how a permit is granted"}`)}},
+		},
+		nil,
+		func(ctx context.Context, env tools.Env, in searchInput, _ tools.Sink) (tools.Result, error) {
+			scopes := scopesOf(in.Scopes, memory.OfPrincipal, memory.OfTenant)
+			q := memory.Query{Text: in.Query, Source: in.Source, Path: in.Path, Limit: cmp.Or(in.Limit, 8), Offset: in.Offset}
+			found, err := f.store.Search(ctx, memory.WhoOf(env), scopes, q)
+			if err != nil {
+				return tools.Result{}, err
+			}
+			return f.showParts(env, in, found)
+		})
+}
+
+// foundPart is a part, for programs.
+type foundPart struct {
+	Source  string       `json:"source"`
+	Scope   memory.Scope `json:"scope"`
+	Place   string       `json:"place"`
+	Also    []string     `json:"also,omitempty"`
+	Heading string       `json:"heading,omitempty"`
+	Text    string       `json:"text"`
+	Score   float64      `json:"score"`
+}
+
+// placeOf tells where a part is: path:lines, or address#heading.
+func placeOf(p memory.Part) string {
+	if p.Kind != "url" {
+		return fmt.Sprintf("%s:%d-%d", p.Path, p.Line, p.Last)
+	}
+	_, last, _ := lastCut(p.Heading, " > ")
+	if last == "" {
+		return p.Path
+	}
+	return p.Path + "#" + strings.ReplaceAll(line(last), " ", "-")
+}
+
+func lastCut(text, separator string) (before, after string, found bool) {
+	if i := strings.LastIndex(text, separator); i >= 0 {
+		return text[:i], text[i+len(separator):], true
+	}
+	return "", text, false
+}
+
+func (f *family) showParts(env tools.Env, in searchInput, found memory.Found) (tools.Result, error) {
+	var b strings.Builder
+	shown := make([]foundPart, 0, len(found.Parts))
+	room := env.Shown() - 400
+	for i, p := range found.Parts {
+		text := fmt.Sprintf("%d. %s", in.Offset+i+1, placeOf(p))
+		if p.Heading != "" {
+			text += " § " + p.Heading
+		}
+		if p.Source != p.Path {
+			text += fmt.Sprintf(" (source %s)", p.Source)
+		}
+		if len(p.Also) > 0 {
+			text += fmt.Sprintf(" (also in %s)", strings.Join(p.Also[:min(3, len(p.Also))], ", "))
+		}
+		text += "\n" + tools.Visible(p.Text) + "\n\n"
+		if i > 0 && b.Len()+len(text) > room {
+			break
+		}
+		b.WriteString(text)
+		shown = append(shown, foundPart{p.Source, p.Scope, placeOf(p), p.Also, p.Heading, p.Text, found.Scores[i]})
+	}
+	out := "Nothing was found: try other words, or see what there is with operation list of knowledge_ingest.\n"
+	if len(shown) > 0 {
+		out = tools.Untrusted("knowledge", b.String())
+	}
+	if next := in.Offset + len(shown); next < found.Matched && len(shown) > 0 {
+		in.Offset = next
+		out += fmt.Sprintf("(%d of %d: go on with %s)\n", next, found.Matched, env.Words.GoOn("knowledge_search", in))
+	}
+	return withDetails(out+f.notes(found), map[string]any{"foreign": true, "parts": shown, "matched": found.Matched, "partial": found.Partial})
+}
