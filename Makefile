@@ -38,10 +38,12 @@ server: ## Build .bin/toolserver alone, with toolserver-exec in it.
 
 # The one program that needs a C compiler: the grammars of tree-sitter take minutes, once. It is linked
 # statically where that can be done, so that it runs in any image.
-SYNTAX := cd cmd/toolserver-syntax && CGO_ENABLED=1 nice go build $(GOV) -p 1 -trimpath
+SYNTAX := cd cmd/toolserver-syntax && CGO_ENABLED=1 $(if $(CC_FOR_TARGET),CC=$(CC_FOR_TARGET)) nice go build $(GOV) -p 1 -trimpath
 .PHONY: syntax
 syntax: | $(BIN) ## Build .bin/toolserver-syntax, which parses source code, where there is a C compiler.
-	@if command -v $$(go env CC) >/dev/null; then \
+	@if [ "$$(go env GOOS GOARCH)" != "$$(go env GOHOSTOS GOHOSTARCH)" ] && [ -z "$(CC_FOR_TARGET)" ]; then rm -f $(BIN)/toolserver-syntax; \
+		echo "toolserver-syntax is not built for $$(go env GOOS)/$$(go env GOARCH): name a C compiler for it, make CC_FOR_TARGET=aarch64-linux-gnu-gcc"; \
+	elif command -v $(or $(CC_FOR_TARGET),$$(go env CC)) >/dev/null; then \
 		($(SYNTAX) -ldflags '-s -w -extldflags "-static"' -o $(BIN)/toolserver-syntax .) || { $(SYNTAX) -ldflags '-s -w' -o $(BIN)/toolserver-syntax .; }; \
 	else echo "there is no C compiler: the tool code does without source code that is parsed, until there is one and make syntax ran"; fi
 
@@ -114,15 +116,17 @@ pod: ## Test the sandbox in a container as a restricted pod of Kubernetes is one
 # An OCI image layout, without a container engine: push it with crane, skopeo or
 # regctl. The one with programs for commands is made of Debian's packages, as root.
 IMAGES ?= $(BIN)/images
+# What parses source code is in them where it was built for any system: it names no interpreter.
+STATIC_SYNTAX = $$(test -f $(BIN)/toolserver-syntax && ! readelf -l $(BIN)/toolserver-syntax | grep -q INTERP && echo $(BIN)/toolserver-syntax)
 .PHONY: image
 image: build ## Build the image of the server, as an OCI layout in .bin/images/server, and run it.
-	cd build/image && go run . -out $(IMAGES)/server -version $(VERSION) $(BIN)/toolserver
+	cd build/image && go run . -out $(IMAGES)/server -version $(VERSION) $(BIN)/toolserver $(STATIC_SYNTAX)
 	go test -count 1 -v -run 'TestImage$$' ./deploy
 
 .PHONY: image-tools
 image-tools: build ## Build the image with git, python3, node and others in .bin/images/tools, and run it.
 	@mkdir -p $(IMAGES); test $(IMAGES)/root -nt deploy/packages.txt || nice build/image/tree $(IMAGES)/root
-	cd build/image && go run . -out $(IMAGES)/tools -version $(VERSION)-tools -root $(IMAGES)/root $(BIN)/toolserver
+	cd build/image && go run . -out $(IMAGES)/tools -version $(VERSION)-tools -root $(IMAGES)/root $(BIN)/toolserver $(STATIC_SYNTAX)
 	TOOLSERVER_IMAGE_TOOLS=$(IMAGES)/tools go test -count 1 -v -run TestImageWithTools ./deploy
 
 # What is compiled here is half of Kubernetes: minutes for make chart, half an hour for

@@ -19,6 +19,7 @@ func (a *Admission) Env(s *session.Session, restrictions tools.Restrictions, cal
 	env := tools.Env{
 		SessionID: s.ID, CallID: callID, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), Workspace: s.Workspace,
 		Session: s, Changes: s.Changes, Documents: s.Documents(), Settings: s.Options(), Restrictions: restrictions, Help: a.helpOf(s), Catalog: catalog{a, s},
+		EditErrors: max(0, s.Settings().EditErrors),
 	}
 	if system, ok := persona.Named(s.Settings().Persona); ok {
 		env.Words = system.Words()

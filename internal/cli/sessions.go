@@ -86,7 +86,7 @@ func newSessionsCreate(in Inside) *cobra.Command {
 	var (
 		to                                  Target
 		mode, level, network, order, answer string
-		idle                                time.Duration
+		idle, wait                          time.Duration
 		asJSON                              bool
 	)
 	request := &pb.CreateSessionRequest{Tools: new(pb.ToolSelection), Activation: new(pb.ToolActivation)}
@@ -115,6 +115,7 @@ by default, and no flag goes beyond what its operator allows.`,
 	flags.StringToStringVar(&request.Labels, "label", nil, "free words for rules, logs and people, such as team=infra")
 	flags.DurationVar(&idle, "idle-ttl", 0, "how long to keep it unused; 0: for ever (default: as the server has it)")
 	flags.StringVar(&order, "call-order", "", "which calls run at the same time: free (all that come) or safe (those that disturb no other)")
+	flags.DurationVar(&wait, "edit-errors", 0, "how long edits may wait for the errors that their files have since, at most 30s; 0: not at all (default: as the server has it)")
 	flags.StringVar(&answer, "answer", "", `how much text an answer has at most: characters, such as 50000, or tokens, such as "12000 tokens"`)
 	flags.StringVar(&request.Persona, "persona", "", "agent system whose tools it shows and whose results it gives, such as claude-code (default: our own)")
 	flags.StringVar(&request.Dialect, "dialect", "", "how its model reads and writes calls, such as anthropic: tokens are estimated for it")
@@ -154,6 +155,9 @@ by default, and no flag goes beyond what its operator allows.`,
 		}
 		if flags.Changed("idle-ttl") {
 			request.IdleTtl = durationpb.New(idle)
+		}
+		if flags.Changed("edit-errors") {
+			request.EditErrors = durationpb.New(wait)
 		}
 		if request.Workspace, err = to.serverPath("--workspace", workspace.Value.String()); err != nil {
 			return err
@@ -434,6 +438,9 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 		t.Row("dialect", dialect)
 	}
 	t.Row("call order", strings.ToLower(strings.TrimPrefix(s.GetCallOrder().String(), "CALL_ORDER_")))
+	if wait := s.GetEditErrors().AsDuration(); wait > 0 {
+		t.Row("edit errors", "within "+wait.String())
+	}
 	t.Row("answers", budgetText(s.GetAnswer()))
 	for _, key := range slices.Sorted(maps.Keys(s.GetLabels())) {
 		t.Row("label", Visible(key)+"="+Visible(s.GetLabels()[key]))

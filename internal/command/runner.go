@@ -190,7 +190,8 @@ func (r *Runner) prepare(session tools.Session) error {
 	if r.caches == "" {
 		r.caches = filepath.Join(r.Home(), ".cache")
 	}
-	for _, dir := range []string{r.Home(), r.temp(), r.calls(), r.caches} {
+	// go wants a place for modules, also where it may not make one.
+	for _, dir := range []string{r.Home(), r.temp(), r.calls(), r.caches, filepath.Join(r.caches, "go-mod")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -260,6 +261,9 @@ func (r *Runner) BeforeClose(f func()) bool {
 
 // Home returns the home directory of the session's commands.
 func (r *Runner) Home() string { return r.home }
+
+// Caches returns where the session's commands keep what they have fetched and built.
+func (r *Runner) Caches() string { return r.caches }
 
 func (r *Runner) temp() string { return filepath.Join(r.private, "tmp") }
 

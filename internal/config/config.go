@@ -141,6 +141,7 @@ type Sessions struct {
 	MaxPerPrincipal   int             `yaml:"max_per_principal"`
 	KeepWorkspace     time.Duration   `yaml:"keep_workspace"`
 	MaxKept           int             `yaml:"max_kept"`
+	EditErrors        time.Duration   `yaml:"edit_errors"`
 	Settings          session.Exposed `yaml:"settings"`
 
 	Activation session.Activation `yaml:"activation"`
@@ -383,6 +384,7 @@ func (c *Config) FillIn() error {
 	if c.Artifacts.Dir, err = filepath.Abs(c.Artifacts.Dir); err != nil {
 		return err
 	}
+	c.Code.GoModules = c.goModules()
 	return c.fillInState()
 }
 

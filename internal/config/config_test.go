@@ -191,6 +191,31 @@ func TestExampleLanguageServerWorks(t *testing.T) {
 	}
 }
 
+// TestGoModules: gopls reads the modules of the server's user where everybody is taken for
+// that user, and others where an operator says so.
+func TestGoModules(t *testing.T) {
+	own, other := t.TempDir(), t.TempDir()
+	t.Setenv("GOMODCACHE", own)
+	const tokens = "authentication: {tokens: [{principal: a, token: 0123456789abcdef0123456789abcdef}]}\n"
+	for _, test := range []struct{ file, want string }{
+		{"", own},
+		{tokens, ""},
+		{tokens + "code: {go_modules: " + other + "}\n", other},
+		{"code: {go_modules: off}\n", ""},
+	} {
+		c, err := load(t, "--config", configFile(t, test.file))
+		if err == nil {
+			err = c.FillIn()
+		}
+		if err != nil || c.Code.GoModules != test.want {
+			t.Errorf("%q: %q, %v; want %q", test.file, c.Code.GoModules, err, test.want)
+		}
+	}
+	if _, err := load(t, "--config", configFile(t, "code: {go_modules: pkg/mod}\n")); err == nil || !strings.Contains(err.Error(), "code.go_modules: pkg/mod is no directory") {
+		t.Error(err)
+	}
+}
+
 func TestEnvironmentAndFlagsOverFile(t *testing.T) {
 	file := configFile(t, "listen: 127.0.0.1:1\nadmin: {address: 127.0.0.1:2}\nlog: {level: error}\n")
 	t.Setenv("TOOLSERVER_CONFIG", file)

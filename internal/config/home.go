@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -109,6 +110,25 @@ func (c *Config) Sockets() []string {
 		}
 	}
 	return list
+}
+
+// goModules returns the module cache that gopls may read; empty: none. That of the server's
+// user is where everybody who reaches the server is taken for its operator.
+func (c *Config) goModules() string {
+	dir := c.Code.GoModules
+	switch {
+	case dir == "off" || dir == "" && !c.Authentication.Off():
+		return ""
+	case dir == "":
+		home, _ := os.UserHomeDir()
+		path := append(filepath.SplitList(os.Getenv("GOPATH")), filepath.Join(home, "go"))
+		dir = cmp.Or(os.Getenv("GOMODCACHE"), filepath.Join(path[0], "pkg", "mod"))
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil || !filepath.IsAbs(real) {
+		return ""
+	}
+	return real
 }
 
 // WithoutLinks returns where paths lead, as far as that is known.

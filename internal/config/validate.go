@@ -27,6 +27,7 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/quota"
+	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -549,6 +550,12 @@ func (c *Config) validateLimits(fault FaultFunc) {
 	within(fault, "search.idle_after", c.Search.IdleAfter, time.Second, day)
 	within(fault, "search.kernel_share", c.Search.KernelShare, 1, 1000)
 	within(fault, "syntax.max_index", c.Syntax.MaxIndex, 1<<20, 1<<50)
+	within(fault, "sessions.edit_errors", c.Sessions.EditErrors, 0, session.MaxEditErrors)
+	if dir := c.Code.GoModules; dir != "" && dir != "off" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
+			fault("code.go_modules", "%s is no directory: name a module cache by its absolute path, such as go env GOMODCACHE prints, or off", dir)
+		}
+	}
 	within(fault, "code.idle", c.Code.Idle, time.Second, day)
 	within(fault, "code.memory", c.Code.Memory, 64<<20, 1<<50)
 	within(fault, "code.timeout", c.Code.Timeout, time.Second, time.Hour)

@@ -44,6 +44,10 @@ type About struct {
 	// It is empty for an answer that is complete.
 	Indexing string
 
+	// Trouble is what the server said that keeps it from knowing everything, such as
+	// modules that it does not find.
+	Trouble string
+
 	// Unwatched says that there are more files than changes are known of.
 	Unwatched bool
 }
@@ -112,6 +116,7 @@ func (a *Asker) askServer(ctx context.Context, server *Server, program string, f
 		}
 		about.Server, about.Unwatched = server.Name, p.unwatched()
 		about.Indexing, _ = p.client.busy()
+		about.Trouble = p.client.trouble()
 		return nil
 	})
 	return about, err
@@ -167,7 +172,11 @@ func within[T any](q *question, ask func(ctx context.Context) (T, error)) (T, er
 		return none, tools.Failf(codeNoAnswer, "%s did not answer within %s and was ended; the next question starts it again. Ask about something smaller, or do without a language server.", q.server.Name, q.timeout)
 	}
 	if refused, ok := errors.AsType[*jsonrpc2.Error](err); ok {
-		return none, tools.Failf(codeRefused, "%s answered: %s.", q.server.Name, strings.TrimSuffix(clip(refused.Message), "."))
+		text := fmt.Sprintf("%s answered: %s.", q.server.Name, strings.TrimSuffix(clip(refused.Message), "."))
+		if trouble := q.client.trouble(); trouble != "" {
+			text += " It says: " + trouble
+		}
+		return none, tools.Failf(codeRefused, "%s", text)
 	}
 	if !strings.Contains(err.Error(), "unmarshaling result") { // the connection is lost
 		q.end(err)
@@ -297,7 +306,9 @@ func (q *question) file(at uri.URI) *mentioned {
 	name, inside := q.nameOf(path)
 	f.name = name
 	if !inside {
-		f.text = q.outside(path)
+		if f.withheld = q.deny != nil && q.deny.Denies(path); !f.withheld {
+			f.text = q.outside(path)
+		}
 		return f
 	}
 	if withheld := q.env.WithheldBelow(".", true); withheld != nil && withheld(name) {
@@ -323,6 +334,9 @@ func (q *question) outside(path string) *text {
 	trees := q.set.runners.Offer().Readable
 	if cache, err := q.env.Session.Cache(); err == nil && cache != "" {
 		trees = append(slices.Clip(trees), cache)
+	}
+	if modules := q.set.config.GoModules; modules != "" && q.server.Name == "gopls" {
+		trees = append(slices.Clip(trees), modules)
 	}
 	for _, tree := range trees {
 		rel, err := filepath.Rel(tree, path)

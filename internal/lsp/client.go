@@ -29,7 +29,9 @@ type client struct {
 	changed chan struct{} // closed when something below changes
 	working map[string]work
 	found   map[string]report // by path, what is wrong
+	size    int               // bytes of that
 	last    time.Time         // when that was told
+	warned  string            // what it last showed as an error, until somebody was told
 	edits   *[]protocol.WorkspaceEdit
 }
 
@@ -42,6 +44,7 @@ type work struct {
 // report is what a server has told of a file.
 type report struct {
 	list      []protocol.Diagnostic
+	size      int // bytes
 	version   int32
 	versioned bool
 }
@@ -50,7 +53,8 @@ type report struct {
 const (
 	maxWork        = 64
 	maxReports     = 10_000
-	maxDiagnostics = 1000 // of a file
+	maxDiagnostics = 1000     // of a file
+	maxReported    = 32 << 20 // bytes of all reports
 )
 
 func newClient(server *Server) *client {
@@ -78,15 +82,14 @@ func (c *client) Progress(_ context.Context, params *protocol.ProgressParams) er
 	switch value.Kind {
 	case "begin":
 		if len(c.working) < maxWork {
-			c.working[token] = work{clip(value.Title), clip(value.Message), value.Percentage}
+			c.working[token] = newWork(value.Title, value.Message, value.Percentage)
 		}
 	case "report":
 		if w, ok := c.working[token]; ok {
-			w.message = clip(value.Message)
-			if value.Percentage != nil {
-				w.percent = value.Percentage
+			if value.Percentage == nil {
+				value.Percentage = w.percent
 			}
-			c.working[token] = w
+			c.working[token] = newWork(w.title, value.Message, value.Percentage)
 		}
 	case "end":
 		delete(c.working, token)
@@ -95,14 +98,58 @@ func (c *client) Progress(_ context.Context, params *protocol.ProgressParams) er
 	return nil
 }
 
-// clip makes a text of a server short and plain.
-func clip(text string) string {
-	return strings.TrimSpace(output.Clean([]byte(text[:min(len(text), 200)])))
+func newWork(title, message string, percent *uint32) work {
+	w := work{title: clip(title), message: clip(message), percent: percent}
+	if w.failed() {
+		w.message = clipTo(message, maxTrouble)
+	}
+	return w
 }
+
+// clip makes a text of a server short and plain.
+func clip(text string) string { return clipTo(text, 200) }
+
+func clipTo(text string, most int) string {
+	return strings.TrimSpace(output.Clean([]byte(text[:min(len(text), most)])))
+}
+
+// maxTrouble is how many bytes are told of what a server says of its troubles.
+const maxTrouble = 1500
 
 // diagnosing reports whether the work is to look for what is wrong with texts: other
 // answers do not wait for it.
-func (w work) diagnosing() bool { return strings.HasPrefix(w.title, "diagnosing ") }
+func (w work) diagnosing() bool {
+	return strings.HasPrefix(w.title, "diagnosing ") || strings.HasPrefix(w.title, "Analyzing ") // as gopls calls it
+}
+
+// failed reports whether it is no work but a state: gopls tells in this way that it
+// cannot load the workspace, for as long as it cannot.
+func (w work) failed() bool { return strings.HasPrefix(w.title, "Error loading ") }
+
+func (w work) String() string {
+	if w.message == "" {
+		return w.title
+	}
+	return w.title + ": " + w.message
+}
+
+// trouble returns what the server says that keeps it from knowing everything; "" for
+// nothing. What it has shown once is told once.
+func (c *client) trouble() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []string
+	for _, token := range slices.Sorted(maps.Keys(c.working)) {
+		if w := c.working[token]; w.failed() {
+			list = append(list, w.String())
+		}
+	}
+	if c.warned != "" && !strings.Contains(strings.Join(list, "\n"), c.warned) {
+		list = append(list, c.warned)
+	}
+	c.warned = ""
+	return clipTo(strings.Join(list, "\n"), maxTrouble)
+}
 
 // busy returns what a server is busy with that answers may lack, and what tells that it has
 // changed; "" for nothing.
@@ -112,13 +159,10 @@ func (c *client) busy() (what string, changed <-chan struct{}) {
 	var list []string
 	for _, token := range slices.Sorted(maps.Keys(c.working)) {
 		w := c.working[token]
-		if w.diagnosing() {
+		if w.diagnosing() || w.failed() {
 			continue
 		}
-		text := w.title
-		if w.message != "" {
-			text += ": " + w.message
-		}
+		text := w.String()
 		if w.percent != nil {
 			text += fmt.Sprintf(" (%d %%)", *w.percent)
 		}
@@ -133,13 +177,42 @@ func (c *client) PublishDiagnostics(_ context.Context, params *protocol.PublishD
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = time.Now()
-	r := report{list: params.Diagnostics[:min(len(params.Diagnostics), maxDiagnostics)]}
+	r := report{size: len(path)}
 	r.version, r.versioned = params.Version.Get()
-	if _, known := c.found[path]; known || len(c.found) < maxReports {
+	was, known := c.found[path]
+	for i := range params.Diagnostics[:min(len(params.Diagnostics), maxDiagnostics)] {
+		d := &params.Diagnostics[i]
+		if r.size += sizeOf(d); c.size-was.size+r.size > maxReported {
+			r.size -= sizeOf(d)
+			break
+		}
+		r.list = append(r.list, *d)
+	}
+	if known || len(c.found) < maxReports {
+		c.size += r.size - was.size
 		c.found[path] = r
 	}
 	c.wake()
 	return nil
+}
+
+// sizeOf returns about how many bytes a problem takes.
+func sizeOf(d *protocol.Diagnostic) int {
+	source, _ := d.Source.Get()
+	n := 256 + len(source) + len(d.Data)
+	switch m := d.Message.(type) {
+	case protocol.String:
+		n += len(m)
+	case *protocol.MarkupContent:
+		n += len(m.Value)
+	}
+	if code, ok := d.Code.(protocol.String); ok {
+		n += len(code)
+	}
+	for i := range d.RelatedInformation {
+		n += 128 + len(d.RelatedInformation[i].Message) + len(d.RelatedInformation[i].Location.URI)
+	}
+	return n
 }
 
 // Configuration implements [protocol.Client].
@@ -190,12 +263,21 @@ func (c *client) collect() (edits *[]protocol.WorkspaceEdit, done func()) {
 	}
 }
 
+// ShowMessage implements [protocol.Client]: an error is kept for who asks next.
+func (c *client) ShowMessage(_ context.Context, params *protocol.ShowMessageParams) error {
+	if params.Type == protocol.MessageTypeError {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.warned = clipTo(params.Message, maxTrouble)
+	}
+	return nil
+}
+
 // The rest is taken and does nothing.
 
-func (c *client) LogTrace(context.Context, *protocol.LogTraceParams) error       { return nil }
-func (c *client) LogMessage(context.Context, *protocol.LogMessageParams) error   { return nil }
-func (c *client) ShowMessage(context.Context, *protocol.ShowMessageParams) error { return nil }
-func (c *client) Telemetry(context.Context, protocol.LSPAny) error               { return nil }
+func (c *client) LogTrace(context.Context, *protocol.LogTraceParams) error     { return nil }
+func (c *client) LogMessage(context.Context, *protocol.LogMessageParams) error { return nil }
+func (c *client) Telemetry(context.Context, protocol.LSPAny) error             { return nil }
 
 func (c *client) RegisterCapability(context.Context, *protocol.RegistrationParams) error { return nil }
 

@@ -130,6 +130,7 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 		}
 		answer.Server, answer.Unwatched = server.Name, p.unwatched()
 		answer.Indexing, _ = p.client.busy()
+		answer.Trouble = p.client.trouble()
 		return nil
 	})
 	return &answer, err

@@ -71,6 +71,9 @@ func (p *process) tellChanges(ctx context.Context) (made []string, err error) {
 	if missed {
 		return nil, errStale
 	}
+	if partial && p.deny != nil {
+		return nil, tools.Failf("too_many_files", "%s cannot be asked: a rule of the policy keeps some files from it, and the workspace has more files than can be watched for such ones. Do without a language server, or have a session in a smaller workspace.", p.server.Name)
+	}
 	p.unknown = partial
 	if len(changes) == 0 {
 		return nil, nil

@@ -37,16 +37,19 @@ type FileEdit struct {
 	Gone bool           // it will not be there
 }
 
-// maxEdited is how many files one edit changes.
-const maxEdited = 5000
+// Bounds of one edit.
+const (
+	maxEdited  = 5000     // files
+	maxPlanned = 64 << 20 // bytes of them, as they are and as they would be
+)
 
 var errGone = errors.New("the language server has ended")
 
-// Diff returns the edit as a unified diff.
-func (e *Edit) Diff() string {
+// Diff returns the edit as a unified diff, with paths as shown returns them.
+func (e *Edit) Diff(shown func(path string) string) string {
 	var b strings.Builder
 	for _, f := range e.Files {
-		from, to := "a/"+f.Path, "b/"+f.Path
+		from, to := "a/"+shown(f.Path), "b/"+shown(f.Path)
 		if !f.Old.Exists() {
 			from = "/dev/null"
 		}
@@ -216,6 +219,7 @@ func (q *question) edit(change *protocol.WorkspaceEdit) (*Edit, error) {
 			return nil, err
 		}
 	}
+	size := 0
 	changed, missed := q.changes.pending()
 	if missed && len(b.edits) > 0 {
 		return nil, stale("A file")
@@ -227,6 +231,9 @@ func (q *question) edit(change *protocol.WorkspaceEdit) (*Edit, error) {
 		}
 		if f.Gone && !f.Old.Exists() || !f.Gone && f.Old.Exists() && string(f.Old.Data) == string(f.New) {
 			continue
+		}
+		if size += len(f.Old.Data) + len(f.New); size > maxPlanned {
+			return nil, b.wrong("it would change files of more than %d MiB together", maxPlanned>>20)
 		}
 		e.Files = append(e.Files, *f)
 	}

@@ -64,7 +64,7 @@ func TestRename(t *testing.T) {
 		return edit
 	}
 	edit := rename()
-	has(t, edit.Diff(), "--- a/use/use25.go\n+++ b/use/use25.go\n", "-func Use25() (string, string) { /* 🙂 */ return greet.Hello(\"a\"), greet.Hello(\"b\") }\n+func Use25() (string, string) { /* 🙂 */ return greet.Greeting(\"a\"), greet.Greeting(\"b\") }\n")
+	has(t, edit.Diff(strings.Clone), "--- a/use/use25.go\n+++ b/use/use25.go\n", "-func Use25() (string, string) { /* 🙂 */ return greet.Hello(\"a\"), greet.Hello(\"b\") }\n+func Use25() (string, string) { /* 🙂 */ return greet.Greeting(\"a\"), greet.Greeting(\"b\") }\n")
 	unchanged := func(what string) {
 		t.Helper()
 		if !maps.Equal(k.everything(), before) {
@@ -156,7 +156,7 @@ func TestGoplsEdits(t *testing.T) {
 	if err != nil || len(imports.Files) != 1 {
 		t.Fatalf("imports: %+v, %v", imports, err)
 	}
-	has(t, imports.Diff(), "-import \"os\"", "+import \"strings\"")
+	has(t, imports.Diff(strings.Clone), "-import \"os\"", "+import \"strings\"")
 	actions, err := k.asker.Actions(t.Context(), lsp.Span{Path: "fine.go", Line: 4, Column: 7, EndLine: 4, EndCol: 12}, "refactor")
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestGoplsEdits(t *testing.T) {
 	if err != nil || len(extract.Files) != 1 {
 		t.Fatalf("extract: %+v, %v", extract, err)
 	}
-	has(t, extract.Diff(), "+\tnewVar := a + b")
+	has(t, extract.Diff(strings.Clone), "+\tnewVar := a + b")
 	_, err = k.asker.Action(t.Context(), lsp.Span{Path: "fine.go", Line: 4}, "refactor", "Make tea")
 	_, text := failure(t, err)
 	has(t, text, `There is no action "Make tea" there`)

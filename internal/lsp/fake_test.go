@@ -109,6 +109,9 @@ func (f *fake) handle(mode string, m fakeMessage) {
 			}
 		case "indexes":
 			f.send(`{"jsonrpc":"2.0","method":"$/progress","params":{"token":"t","value":{"kind":"begin","title":"Indexing","percentage":7}}}`)
+		case "cannot-load":
+			f.send(`{"jsonrpc":"2.0","method":"$/progress","params":{"token":"t","value":{"kind":"begin","title":"Error loading workspace","message":"there are no modules"}}}`)
+			f.send(`{"jsonrpc":"2.0","method":"window/showMessage","params":{"type":1,"message":"and no licence"}}`)
 		}
 	case "shutdown":
 		f.answer(m, "null")

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,6 +180,19 @@ func TestIndexing(t *testing.T) {
 	has(t, strings.Join(told, "\n"), "fake: Indexing (7 %)")
 }
 
+// TestTrouble: what a server says that it cannot do is told, and nobody waits for it.
+func TestTrouble(t *testing.T) {
+	k := newFake(t, lsp.Config{}, "cannot-load")
+	found, err := k.asker.Find(t.Context(), lsp.Definition, cat)
+	if err != nil || found.Indexing != "" || found.Trouble != "Error loading workspace: there are no modules\nand no licence" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	_, err = k.asker.Find(t.Context(), lsp.References, cat)
+	if _, text := failure(t, err); !strings.HasSuffix(text, "I would rather not. It says: Error loading workspace: there are no modules") {
+		t.Error(text)
+	}
+}
+
 // TestConfinement: a server reads what the session may read, and writes and reaches nothing.
 func TestConfinement(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -318,6 +332,40 @@ func TestSlotsAreDropped(t *testing.T) {
 	}
 	if running, slots := k.set.Running(k.env.Session), k.set.Slots(k.env.Session); running != 4 || slots > running+1 {
 		t.Errorf("%d servers run in %d slots", running, slots)
+	}
+}
+
+// TestServersAreBounded: calls with other rules that come at once have no more servers than
+// may be, or are told to ask again.
+func TestServersAreBounded(t *testing.T) {
+	k := newFake(t, lsp.Config{}, "fine")
+	var all sync.WaitGroup
+	for i := range 12 {
+		env := k.env
+		env.Restrictions = toolstest.Restrictions{Denied: denials{"secret.fake", strconv.Itoa(i)}}
+		all.Go(func() {
+			_, err := k.set.For(env, nil).Find(t.Context(), lsp.Definition, cat)
+			if n := k.set.Running(env.Session); n > 4 {
+				t.Errorf("%d servers run", n)
+			}
+			if err == nil {
+				return
+			}
+			if code, text := failure(t, err); code != "too_many_servers" && code != "language_server_ended" {
+				t.Errorf("%s: %s", code, text)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestDeniedOutside: what a rule keeps from calls is not told of, also outside of the workspace.
+func TestDeniedOutside(t *testing.T) {
+	k := newFake(t, lsp.Config{}, "points-outside")
+	k.env.Restrictions = toolstest.Restrictions{Denied: denials{"/etc/shadow", "-"}}
+	found, err := k.set.For(k.env, nil).Find(t.Context(), lsp.Definition, cat)
+	if err != nil || slices.ContainsFunc(found.List, func(l lsp.Location) bool { return l.Path == "/etc/shadow" }) {
+		t.Errorf("%+v, %v", found, err)
 	}
 }
 

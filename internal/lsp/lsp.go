@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,10 @@ type Config struct {
 	Idle    time.Duration `yaml:"idle"`    // after which a server that nobody asks is ended; 10 minutes
 	Memory  size.Bytes    `yaml:"memory"`  // of all processes of a server; 2 GiB
 	Timeout time.Duration `yaml:"timeout"` // of one answer; 1 minute
+
+	// GoModules is a module cache of the machine, which gopls reads for a session whose
+	// commands have fetched no modules themselves. Nothing else may read it.
+	GoModules string `yaml:"go_modules"`
 }
 
 // WithDefaults returns c with its zero fields filled in.
@@ -45,15 +50,15 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// table returns the servers that there may be: those of the operator first.
-func (c Config) table() []Server {
+// Known returns the servers that there may be: those of the operator first.
+func (c Config) Known() []Server {
 	list := slices.Clone(c.Servers)
 	for _, d := range Defaults() {
 		switch at := slices.IndexFunc(list, func(s Server) bool { return s.Name == d.Name }); {
 		case at < 0 && !d.runsWorkspace:
 			list = append(list, d)
 		case at >= 0 && list[at].standsForDefault() && !list[at].Off:
-			list[at] = d
+			list[at] = d.with(list[at])
 		}
 	}
 	return slices.DeleteFunc(list, func(s Server) bool { return s.Off })
@@ -72,7 +77,7 @@ type Set struct {
 // New returns a set without servers, which runners run.
 func New(runners *command.Runners, config Config) *Set {
 	config = config.WithDefaults()
-	return &Set{runners: runners, config: config, table: config.table(), sessions: make(map[tools.Session]*place)}
+	return &Set{runners: runners, config: config, table: config.Known(), sessions: make(map[tools.Session]*place)}
 }
 
 // place is what one session has.
@@ -85,6 +90,7 @@ type place struct {
 	mu    sync.Mutex
 	ended bool
 	slots []*slot
+	turns map[string]chan struct{} // of checks, by the name of their server
 }
 
 // maxServers is how many servers of a session run at once.
@@ -198,24 +204,40 @@ func (p *place) slotOf(server *Server, program string, env tools.Env) *slot {
 	return at
 }
 
-// makeRoom ends the server that was asked longest ago, if there are as many as may be. It
-// drops the slots that have none: there is one for whatever calls may not read.
-func (p *place) makeRoom(but *slot) {
-	p.mu.Lock()
-	p.slots = slices.DeleteFunc(p.slots, func(at *slot) bool { return at.calls == 0 && at.isEmpty() })
-	list := slices.Clone(p.slots)
-	p.mu.Unlock()
-	var oldest *slot
-	running := 0
-	for _, at := range list {
-		if at == but || at.current() == nil {
-			continue
+// makeRoom ends the servers that were asked longest ago, until one more may be started, and
+// counts it as one that is. It drops the slots that have none: there is one for whatever calls
+// may not read.
+func (p *place) makeRoom(of *slot) error {
+	for {
+		p.mu.Lock()
+		p.slots = slices.DeleteFunc(p.slots, func(at *slot) bool { return at.calls == 0 && at.isEmpty() })
+		var oldest *slot
+		others := 0
+		for _, at := range p.slots {
+			runs := at.current() != nil
+			if at == of || !runs && !at.begins {
+				continue
+			}
+			if others++; runs && (oldest == nil || at.asked().Before(oldest.asked())) {
+				oldest = at
+			}
 		}
-		if running++; oldest == nil || at.asked().Before(oldest.asked()) {
-			oldest = at
+		room := others < maxServers
+		of.begins = of.begins || room
+		p.mu.Unlock()
+		switch {
+		case room:
+			return nil
+		case oldest == nil:
+			return &tools.Failure{Code: "too_many_servers", Retryable: true, Message: fmt.Sprintf("%d language servers of the session are being started, which is as many as may run. Ask again in a while.", maxServers)}
 		}
-	}
-	if running >= maxServers {
 		oldest.halt("", errOthers)
 	}
+}
+
+// begun notes that a server runs, or that it could not be started.
+func (p *place) begun(of *slot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of.begins = false
 }

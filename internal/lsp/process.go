@@ -83,11 +83,12 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 		docs: make(map[string]*document), read: make(map[string]*text), deny: s.deny,
 	}
 	p.client = newClient(s.server)
+	variables, read := s.place.modules(s.server)
 	reader, writer := io.Pipe()
 	x, err := s.place.runner.Start(ctx, command.Command{
-		Path: s.program, Args: s.server.Command[1:], Dir: ".", Env: s.server.Env,
+		Path: s.program, Args: s.server.Command[1:], Dir: ".", Env: variables,
 		Input: true, MaxOutput: math.MaxInt64, Unmasked: true, Lasting: true,
-		Rights: tools.Rights{Confinement: tools.Reading, Network: tools.NetworkNone, Deny: s.deny, Aside: true},
+		Rights: tools.Rights{Confinement: tools.Reading, Network: tools.NetworkNone, Read: read, Deny: s.deny, Aside: true},
 		Limits: sandbox.Limits{Memory: p.memory},
 	}, func(stream tools.Stream, data []byte) {
 		if stream == tools.Stdout {

@@ -312,3 +312,50 @@ func TestOthersAnswer(t *testing.T) {
 		})
 	}
 }
+
+// TestGoplsLoadsModules: a part of this very module, whose dependencies are in the module
+// cache of the machine. Where they are not to be had, gopls is heard.
+func TestGoplsLoadsModules(t *testing.T) {
+	part := func(config lsp.Config) *kit {
+		k := newKit(t, config, nil)
+		k.needs("gopls")
+		copyTree(t, "../strictyaml", filepath.Join(k.dir, "internal/strictyaml"))
+		copyTree(t, "../nearest", filepath.Join(k.dir, "internal/nearest"))
+		for _, name := range []string{"go.mod", "go.sum"} {
+			text, err := os.ReadFile("../../" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.write(name, string(text))
+		}
+		return k
+	}
+	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "internal/strictyaml/strictyaml.go"
+	use := lsp.Target{Path: path, Line: 57, Symbol: "ParseBytes"}
+
+	k := part(lsp.Config{GoModules: strings.TrimSpace(string(cache))})
+	found, err := k.asker.Find(t.Context(), lsp.Definition, use)
+	if err != nil || found.Trouble != "" || len(found.List) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if at := found.List[0]; at.Path != filepath.Join(module(t, "github.com/goccy/go-yaml"), "parser/parser.go") || !strings.HasPrefix(at.Text, "func ParseBytes(") {
+		t.Errorf("%+v", at)
+	}
+	if problems, err := k.asker.Diagnostics(t.Context(), path); err != nil || len(problems.List) > 0 {
+		t.Errorf("%+v, %v", problems, err)
+	}
+
+	k = part(lsp.Config{})
+	problems, err := k.asker.Diagnostics(t.Context(), path)
+	for err == nil && problems.Late { // a machine that is busy
+		problems, err = k.asker.Diagnostics(t.Context(), path)
+	}
+	if err != nil || problems.Indexing != "" || len(problems.List) == 0 {
+		t.Fatalf("without modules: %+v, %v", problems, err)
+	}
+	has(t, problems.Trouble+problems.List[0].Message, "no required module provides package")
+}

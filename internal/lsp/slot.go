@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type slot struct {
 	deny     tools.Denial
 	starting chan struct{} // holds a value while somebody starts or ends the server
 	calls    int           // that ask; guarded by the place
+	begins   bool          // a server of it is being started; guarded by the place
 
 	mu     sync.Mutex
 	p      *process // nil: none runs
@@ -117,7 +119,10 @@ func (s *slot) ensure(ctx context.Context, env tools.Env) (*process, error) {
 	if ended {
 		return nil, command.ErrSessionEnds
 	}
-	s.place.makeRoom(s)
+	if err := s.place.makeRoom(s); err != nil {
+		return nil, err
+	}
+	defer s.place.begun(s)
 	p, err := s.start(ctx, env)
 	if err != nil {
 		return nil, err
@@ -246,7 +251,7 @@ func (s *slot) died(d *death) error {
 		said = " It said: " + d.stderr
 	}
 	s.broken = tools.Failf("language_server_ended", "The language server %s was started %d times and did not last, the last time it %s. It is not tried again for %s; what needs no language server still works.%s",
-		s.server.Name, maxDeaths, d.how, rest, said)
+		s.server.Name, maxDeaths, strings.TrimSuffix(d.how, "."), rest, said)
 	s.until = time.Now().Add(rest)
 	return s.broken
 }

@@ -153,6 +153,7 @@ func (a *Asker) WorkspaceSymbols(ctx context.Context, name, like string) (*Symbo
 func (a *About) add(b About) {
 	join := func(x, y, by string) string { return strings.Trim(x+by+y, by) }
 	a.Server, a.Indexing = join(a.Server, b.Server, ", "), join(a.Indexing, b.Indexing, "; ")
+	a.Trouble = join(a.Trouble, b.Trouble, "; ")
 	a.Unwatched = a.Unwatched || b.Unwatched
 }
 
@@ -192,7 +193,7 @@ func (a *Asker) serversLike(ctx context.Context, like string) ([]*Server, error)
 	}
 	list := slices.SortedStableFunc(maps.Keys(count), func(a, b *Server) int { return cmp.Or(count[b]-count[a], cmp.Compare(a.Name, b.Name)) })
 	if len(list) == 0 {
-		return nil, tools.Failf("no_language_server", "There is no language server for any file of the workspace. There are servers for %s; the operator installs others, and names them in code.servers if they are none of the known ones.", a.set.endings())
+		return nil, tools.Failf("no_language_server", "There is no language server for any file of the workspace. Here are servers for %s. The operator installs others: known are %s; code.servers names more.", a.set.endings(), a.set.known())
 	}
 	return list[:min(len(list), maxAsked)], nil
 }

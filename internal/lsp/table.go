@@ -39,6 +39,9 @@ type Server struct {
 	// Off leaves one of Defaults out.
 	Off bool `yaml:"off"`
 
+	// Install is how one of Defaults is got, for people.
+	Install string `yaml:"-"`
+
 	// runsWorkspace says that a workspace can have the server run its own programs:
 	// toolchains, wrappers of compilers, builds. An operator names such a one to have it.
 	runsWorkspace bool
@@ -48,13 +51,13 @@ type Server struct {
 func Defaults() []Server {
 	return []Server{
 		{
-			Name: "gopls", Command: []string{"gopls"},
+			Name: "gopls", Install: "go install golang.org/x/tools/gopls@latest", Command: []string{"gopls"},
 			Languages: map[string][]string{"go": {".go"}, "go.mod": {"go.mod"}, "go.work": {"go.work"}},
 			// It tells when it has told all that is wrong, and tells it at once.
 			Settings: map[string]any{"gopls": map[string]any{"verboseWorkDoneProgress": true, "diagnosticsDelay": "0s", "diagnosticsTrigger": "Edit", "linkTarget": ""}},
 		},
 		{
-			Name: "typescript-language-server", Command: []string{"typescript-language-server", "--stdio"},
+			Name: "typescript-language-server", Install: "npm install -g typescript-language-server typescript", Command: []string{"typescript-language-server", "--stdio"},
 			Languages: map[string][]string{
 				"typescript": {".ts", ".mts", ".cts"}, "typescriptreact": {".tsx"},
 				"javascript": {".js", ".mjs", ".cjs"}, "javascriptreact": {".jsx"},
@@ -63,25 +66,25 @@ func Defaults() []Server {
 			Options: map[string]any{"disableAutomaticTypingAcquisition": true, "tsserver": map[string]any{"useSyntaxServer": "never"}},
 		},
 		{
-			Name: "pyright", Command: []string{"pyright-langserver", "--stdio"},
+			Name: "pyright", Install: "npm install -g pyright", Command: []string{"pyright-langserver", "--stdio"},
 			Languages: map[string][]string{"python": {".py", ".pyi"}},
 		},
 		{
-			Name: "rust-analyzer", Command: []string{"rust-analyzer"}, runsWorkspace: true,
+			Name: "rust-analyzer", Install: "rustup component add rust-analyzer", Command: []string{"rust-analyzer"}, runsWorkspace: true,
 			Languages: map[string][]string{"rust": {".rs"}},
 			// A check would build, which is to write, and run what the workspace says.
 			Options: map[string]any{"checkOnSave": false, "cargo": map[string]any{"buildScripts": map[string]any{"enable": false}}, "procMacro": map[string]any{"enable": false}},
 		},
 		{
-			Name: "clangd", Command: []string{"clangd", "--background-index=false"},
+			Name: "clangd", Install: "the package clangd of the system", Command: []string{"clangd", "--background-index=false"},
 			Languages: map[string][]string{"c": {".c", ".h"}, "cpp": {".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"}},
 		},
 		{
-			Name: "jdtls", Command: []string{"jdtls"}, runsWorkspace: true,
+			Name: "jdtls", Install: "the release of eclipse.jdt.ls, with jdtls in the PATH of commands", Command: []string{"jdtls"}, runsWorkspace: true,
 			Languages: map[string][]string{"java": {".java"}},
 		},
 		{
-			Name: "bash-language-server", Command: []string{"bash-language-server", "start"},
+			Name: "bash-language-server", Install: "npm install -g bash-language-server", Command: []string{"bash-language-server", "start"},
 			Languages: map[string][]string{"shellscript": {".sh", ".bash"}},
 		},
 	}
@@ -128,6 +131,30 @@ func (c Config) Check(fault func(key, format string, args ...any)) {
 
 // standsForDefault reports whether the operator named a known server, and nothing of it.
 func (s *Server) standsForDefault() bool { return len(s.Command) == 0 && len(s.Languages) == 0 }
+
+// with returns a known server with what the operator adds to it.
+func (s Server) with(more Server) Server {
+	s.Env = slices.Concat(s.Env, more.Env)
+	s.Settings, s.Options = merged(s.Settings, more.Settings), merged(s.Options, more.Options)
+	return s
+}
+
+// merged returns settings with others, which count where both have one.
+func merged(settings, others map[string]any) map[string]any {
+	if len(others) == 0 {
+		return settings
+	}
+	all := maps.Clone(others)
+	for name, value := range settings {
+		below, isObject := value.(map[string]any)
+		if other, ok := all[name]; !ok {
+			all[name] = value
+		} else if other, ok := other.(map[string]any); ok && isObject {
+			all[name] = merged(below, other)
+		}
+	}
+	return all
+}
 
 // languageOf returns the name of the language of a file; "" where the server is not asked
 // about it.
@@ -177,6 +204,15 @@ func (s *Set) found() (list []*Server) {
 	return list
 }
 
+// known names the servers of the table.
+func (s *Set) known() string {
+	var names []string
+	for i := range s.table {
+		names = append(names, s.table[i].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
 // endings tells what the servers that are here are asked about.
 func (s *Set) endings() string {
 	var all []string
@@ -217,6 +253,21 @@ func (s *Server) options(program string) (map[string]any, error) {
 		}
 	}
 	return options, nil
+}
+
+// modules returns the environment of a server, and what it reads beside the workspace: modules
+// of Go that the commands of the session have fetched or, where they have fetched none, those
+// of the machine.
+func (p *place) modules(server *Server) (env, read []string) {
+	machine := p.set.config.GoModules
+	named := slices.ContainsFunc(server.Env, func(pair string) bool { return strings.HasPrefix(pair, "GOMODCACHE=") })
+	if server.Name != "gopls" || machine == "" || named {
+		return server.Env, nil
+	}
+	if _, err := os.Stat(filepath.Join(p.runner.Caches(), "go-mod", "cache", "download")); err == nil {
+		return server.Env, nil
+	}
+	return append(slices.Clip(server.Env), "GOMODCACHE="+machine), []string{machine}
 }
 
 // section returns the part of the settings that a server asks for by a dotted name; nil

@@ -27,13 +27,23 @@ func TestTable(t *testing.T) {
 		config.Check(func(key, format string, args ...any) {
 			t.Errorf("%s: %s: "+format, append([]any{test.name, key}, args...)...)
 		})
-		at := slices.IndexFunc(config.table(), func(s Server) bool { return s.languageOf("main.rs") != "" })
+		at := slices.IndexFunc(config.Known(), func(s Server) bool { return s.languageOf("main.rs") != "" })
 		if has := at >= 0; has != test.has {
 			t.Errorf("%s: rust-analyzer is used: %t", test.name, has)
 		}
-		if !slices.ContainsFunc(config.table(), func(s Server) bool { return s.Name == "gopls" }) {
+		if !slices.ContainsFunc(config.Known(), func(s Server) bool { return s.Name == "gopls" }) {
 			t.Errorf("%s: gopls is not used", test.name)
 		}
+	}
+}
+
+// TestTableAdds: what an operator says of a known server without its command is added to it.
+func TestTableAdds(t *testing.T) {
+	config := Config{Servers: []Server{{Name: "gopls", Env: []string{"A=b"}, Settings: map[string]any{"gopls": map[string]any{"staticcheck": true}}}}}
+	at := slices.IndexFunc(config.Known(), func(s Server) bool { return s.Name == "gopls" })
+	gopls := config.Known()[at]
+	if !slices.Equal(gopls.Env, []string{"A=b"}) || gopls.section("gopls.staticcheck") != true || gopls.section("gopls.verboseWorkDoneProgress") != true || gopls.languageOf("a.go") != "go" {
+		t.Errorf("%+v", gopls)
 	}
 }
 

@@ -72,6 +72,7 @@ missing, also of models that cannot be reached or do not take their key. It exit
 // A diagnosis is what commands find on this machine.
 type diagnosis struct {
 	Programs    []foundProgram   `json:"programs"`
+	Code        []codeProgram    `json:"code"`
 	Path        []string         `json:"path"`
 	LeftOut     []leftOut        `json:"left_out_of_path"`
 	Network     string           `json:"network"`
@@ -85,6 +86,31 @@ type diagnosis struct {
 type leftOut struct {
 	Dir string `json:"directory"`
 	Why string `json:"why"`
+}
+
+// A codeProgram is one that the tool code asks.
+type codeProgram struct {
+	Name string `json:"name"`
+	Path string `json:"path,omitempty"`
+	Note string `json:"note,omitempty"` // where it is not found: how to get it
+}
+
+// codePrograms returns what parses source code, and language servers.
+func codePrograms(c *config.Config, programs command.Programs) []codeProgram {
+	parser := codeProgram{Name: "toolserver-syntax", Path: server.SyntaxProgram(c.Syntax)}
+	if parser.Path == "" {
+		parser.Note = "not found: code knows no syntax; make syntax builds it beside toolserver, where there is a C compiler"
+	}
+	list := []codeProgram{parser}
+	for _, s := range c.Code.Known() {
+		one := codeProgram{Name: s.Name}
+		var ok bool
+		if one.Path, ok = programs.Find(s.Command[0]); !ok {
+			one.Note = "not found: " + cmp.Or(s.Install, command.NoProgram(s.Command[0]))
+		}
+		list = append(list, one)
+	}
+	return list
 }
 
 // A foundDirectory is a directory of commands.
@@ -119,6 +145,7 @@ func diagnose(ctx context.Context, c *config.Config) (*diagnosis, error) {
 		Path: programs.Path, LeftOut: []leftOut{}, Network: c.Sandbox.Network.String(),
 		Readable: tools.ReadableTrees(c.Readable(programs)...), Limits: linesOf(&c.Sandbox.Limits), Advice: []string{},
 	}
+	d.Code = codePrograms(c, programs)
 	for _, r := range programs.Refused {
 		d.LeftOut = append(d.LeftOut, leftOut(r))
 	}
@@ -251,6 +278,10 @@ func (d *diagnosis) print(to io.Writer) error {
 			place += ": " + p.Problem
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\n", p.Name, cmp.Or(p.Version, "-"), cmp.Or(place, "not found"))
+	}
+	fmt.Fprintln(out, "\nCODE\tPATH")
+	for _, p := range d.Code {
+		fmt.Fprintf(out, "%s\t%s\n", p.Name, cmp.Or(p.Path, p.Note))
 	}
 	fmt.Fprintln(out, "\nDIRECTORY\tPATH\tNOTE")
 	for _, dir := range d.Directories {

@@ -59,6 +59,9 @@ func (f families) tools() []tools.Tool {
 		if tool.Spec().Level == tools.WorkspaceWrite {
 			writes[i] = tools.Around(tool, f.runners.Writing)
 		}
+		if slices.Contains([]string{"write_file", "edit_file", "multi_edit", "apply_patch"}, tool.Spec().Name) {
+			writes[i] = code.WithNewErrors(writes[i], f.servers)
+		}
 	}
 	list := slices.Concat(
 		writes,

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,11 +56,12 @@ func beside(name string) string {
 
 // syntaxOf returns how source code is parsed.
 func syntaxOf(c syntax.Config) syntax.Config {
-	if c.Program == "" {
-		c.Program = beside("toolserver-syntax")
-	}
+	c.Program = SyntaxProgram(c)
 	return c
 }
+
+// SyntaxProgram returns the program that parses source code; "" where there is none.
+func SyntaxProgram(c syntax.Config) string { return cmp.Or(c.Program, beside("toolserver-syntax")) }
 
 // ExecName is the name by which the server knows that it is to be the helper.
 const ExecName = "toolserver-exec"

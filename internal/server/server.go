@@ -281,7 +281,7 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 		WorkspaceRoot:     s.WorkspaceRoot,
 		Closed:            append(c.OwnTrees(), c.OwnFiles()...),
 		AllowedWorkspaces: s.AllowedWorkspaces,
-		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever), Answer: c.Answers.Default, Activation: s.Activation},
+		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever), Answer: c.Answers.Default, Activation: s.Activation, EditErrors: s.EditErrors},
 		MaxAnswer:         c.Answers.Max.Size(),
 		MaxLevel:          s.MaxLevel,
 		MaxNetwork:        c.Sandbox.MaxNetwork,

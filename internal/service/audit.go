@@ -194,7 +194,7 @@ func (a *auditor) changed(ctx context.Context, s *session.Session, paths []strin
 	settings := s.Settings()
 	values := map[string]string{
 		"level": settings.Level.String(), "mode": settings.Mode.String(), "network": settings.Network.String(),
-		"idle_ttl": settings.IdleTTL.String(), "call_order": "free",
+		"idle_ttl": settings.IdleTTL.String(), "call_order": "free", "edit_errors": max(0, settings.EditErrors).String(),
 	}
 	if settings.Ordered {
 		values["call_order"] = "safe"

@@ -78,6 +78,7 @@ func settingsFrom(message interface {
 	GetPersona() string
 	GetActivation() *pb.ToolActivation
 	GetDialect() string
+	GetEditErrors() *durationpb.Duration
 }) (session.Settings, error) {
 	settings := session.Settings{
 		Level:   tools.Level(message.GetLevel()),
@@ -90,6 +91,12 @@ func settingsFrom(message interface {
 
 		Activation: session.Activation{Limit: int(min(message.GetActivation().GetLimit(), math.MaxInt32)), Pinned: message.GetActivation().GetPinned()},
 		Ordered:    message.GetCallOrder() == pb.CallOrder_CALL_ORDER_SAFE,
+	}
+	if wait := message.GetEditErrors(); wait != nil {
+		settings.EditErrors = cmp.Or(wait.AsDuration(), session.NoEditErrors)
+		if wait.AsDuration() < 0 {
+			return settings, invalid("edit_errors is negative: give a time of at most %s, or 0 for none", session.MaxEditErrors)
+		}
 	}
 	if _, known := pb.CallOrder_name[int32(message.GetCallOrder())]; !known {
 		return settings, invalid("call_order %d is unknown", message.GetCallOrder())
@@ -219,10 +226,12 @@ var changes = map[string]func(settings *session.Settings, wanted session.Setting
 	"dialect":    func(s *session.Settings, wanted session.Settings) { s.Dialect = wanted.Dialect },
 	"idle_ttl":   func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
 
+	"edit_errors": func(s *session.Settings, wanted session.Settings) { s.EditErrors = wanted.EditErrors },
+
 	"call_order": func(s *session.Settings, wanted session.Settings) { s.Ordered = wanted.Ordered },
 }
 
-var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer", "persona", "activation", "dialect"}, ", ")
+var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer", "persona", "activation", "dialect", "edit_errors"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	reason := request.GetReason()

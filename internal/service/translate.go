@@ -288,6 +288,7 @@ func settingsToProto(settings *session.Settings) *pb.Session {
 		IdleTtl:    idleToProto(settings.IdleTTL),
 		Answer:     budgetToProto(settings.Answer),
 		CallOrder:  pb.CallOrder_CALL_ORDER_FREE,
+		EditErrors: durationpb.New(max(0, settings.EditErrors)),
 	}
 	if settings.Ordered {
 		m.CallOrder = pb.CallOrder_CALL_ORDER_SAFE

@@ -120,6 +120,7 @@ func (b *Below) inherit(settings Settings) Settings {
 	settings.Network = cmp.Or(settings.Network, above.Network)
 	settings.Answer = cmp.Or(settings.Answer, above.Answer)
 	settings.Persona = cmp.Or(settings.Persona, above.Persona)
+	settings.EditErrors = cmp.Or(settings.EditErrors, above.EditErrors)
 	settings.Dialect = cmp.Or(settings.Dialect, above.Dialect)
 	settings.IdleTTL = min(cmp.Or(settings.IdleTTL, Forever), above.IdleTTL)
 	if settings.Labels == nil {

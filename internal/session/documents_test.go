@@ -184,7 +184,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%v is accepted", wrong)
 		}
 	}
-	every := session.Exposed{Set: []string{"active_tools", "answer", "call_order", "level", "mode", "network", "persona"}}
+	every := session.Exposed{Set: []string{"active_tools", "answer", "call_order", "edit_errors", "level", "mode", "network", "persona"}}
 	store := newStore(t, session.Config{
 		MaxAnswer: 60_000, MaxMode: tools.ModeAllow, MaxLevel: tools.DangerFullAccess, MaxNetwork: tools.NetworkOpen, Exposed: every,
 	})
@@ -198,6 +198,7 @@ func TestOptions(t *testing.T) {
 		{"network", "hosts", "only lower"}, {"network", "none", ""}, {"network", "loopback", "only lower"},
 		{"persona", "claude-code", ""}, {"persona", "none", ""}, {"persona", "nobody", "want one of"},
 		{"call_order", "safe", ""}, {"call_order", "any", "free or safe"},
+		{"edit_errors", "3s", ""}, {"edit_errors", "off", ""}, {"edit_errors", "1h", "at most 30s"}, {"edit_errors", "-1s", "at most 30s"}, {"edit_errors", "soon", "such as 3s"},
 		{"active_tools", "7", ""}, {"active_tools", "0", "at least 1"}, {"active_tools", "9999", "want 1 to"},
 		{"idle_ttl", "1h", "no setting"}, {"nothing", "1", "no setting"},
 	} {

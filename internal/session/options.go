@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -21,7 +22,7 @@ type Exposed struct {
 
 // DefaultExposed is what calls may know and change where an operator says nothing.
 func DefaultExposed() Exposed {
-	return Exposed{Show: optionNames(), Set: []string{"active_tools", "answer", "mode"}}
+	return Exposed{Show: optionNames(), Set: []string{"active_tools", "answer", "edit_errors", "mode"}}
 }
 
 // Check returns what is wrong with the names.
@@ -73,6 +74,22 @@ var options = []option{
 			}
 			s.Ordered = text == "safe"
 			return nil
+		}},
+	{"edit_errors", "how long edits may wait to be told the new errors of the files they change, such as 3s; off: they are not told",
+		func(s *Settings) string {
+			if s.EditErrors <= 0 {
+				return "off"
+			}
+			return s.EditErrors.String()
+		},
+		func(s *Settings, text string) (err error) {
+			if s.EditErrors = NoEditErrors; text == "off" {
+				return nil
+			}
+			if s.EditErrors, err = time.ParseDuration(text); err != nil || s.EditErrors <= 0 || s.EditErrors > MaxEditErrors {
+				err = fmt.Errorf("want off, or a time of at most %s, such as 3s", MaxEditErrors)
+			}
+			return err
 		}},
 	{"idle_ttl", "how long the session is kept unused",
 		func(s *Settings) string {

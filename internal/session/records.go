@@ -88,6 +88,7 @@ type record struct {
 	Persona    string            `json:"persona,omitempty"`
 	Dialect    string            `json:"dialect,omitempty"`
 	Ordered    bool              `json:"ordered,omitempty"`
+	EditErrors time.Duration     `json:"edit_errors,omitempty"`
 }
 
 // rights are what an operator bounds.
@@ -159,7 +160,7 @@ func (s *Session) save(settings Settings) error {
 		Documents: s.documents.file, Alone: s.documents.alone, Active: s.Active(),
 		Level: chosen.level, Mode: chosen.mode, Before: s.state.Load().beforePlan(settings.Mode), MaxMode: settings.MaxMode, Network: chosen.network,
 		Tools: settings.Tools, Labels: settings.Labels, IdleTTL: settings.IdleTTL, Answer: settings.Answer, Activation: settings.Activation,
-		Persona: settings.Persona, Dialect: settings.Dialect, Ordered: settings.Ordered,
+		Persona: settings.Persona, Dialect: settings.Dialect, Ordered: settings.Ordered, EditErrors: settings.EditErrors,
 	})
 	if err == nil {
 		_, err = r.kv.Put(r.ctx, keyOf(s.Ref()), value, 0)
@@ -408,6 +409,7 @@ func (s *Store) restore(r *record) error {
 	settings := Settings{
 		Level: min(r.Level, s.config.MaxLevel), Mode: r.Mode, MaxMode: r.MaxMode, Network: min(r.Network, s.config.MaxNetwork), Tools: r.Tools, Labels: r.Labels,
 		IdleTTL: r.IdleTTL, Answer: r.Answer, Activation: r.Activation, Persona: r.Persona, Dialect: r.Dialect, Ordered: r.Ordered,
+		EditErrors: r.EditErrors,
 	}
 	if !s.permits(settings.Mode, settings) {
 		settings.Mode = s.config.Default.Mode

@@ -128,7 +128,18 @@ type Settings struct {
 	// Ordered says that calls run in the order they came: those of concurrency-safe
 	// tools beside each other, any other alone.
 	Ordered bool
+
+	// EditErrors is how long an edit may wait for what language servers find wrong with
+	// its files since; 0: the default of the store, NoEditErrors: not at all.
+	EditErrors time.Duration
 }
+
+// NoEditErrors has edits ask no language server. MaxEditErrors is the longest time that one
+// may wait.
+const (
+	NoEditErrors  time.Duration = -1
+	MaxEditErrors               = 30 * time.Second
+)
 
 // current is what changes of a session at once.
 type current struct {

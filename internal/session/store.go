@@ -395,6 +395,7 @@ func (s *Store) settle(settings Settings, below *Below) (Settings, error) {
 	settings.Mode = cmp.Or(settings.Mode, s.config.Default.Mode)
 	settings.Network = cmp.Or(settings.Network, s.config.Default.Network)
 	settings.Answer = cmp.Or(settings.Answer, s.config.Default.Answer)
+	settings.EditErrors = cmp.Or(settings.EditErrors, s.config.Default.EditErrors)
 	settings.Activation = settings.Activation.or(s.config.Default.Activation)
 	settings.IdleTTL = cmp.Or(settings.IdleTTL, s.config.Default.IdleTTL, Forever)
 	if settings.Level > s.config.MaxLevel {
@@ -408,6 +409,9 @@ func (s *Store) settle(settings Settings, below *Below) (Settings, error) {
 	}
 	if settings.IdleTTL < 0 {
 		return settings, fmt.Errorf("%w: idle time %s is negative", ErrInvalid, settings.IdleTTL)
+	}
+	if settings.EditErrors > MaxEditErrors || settings.EditErrors < NoEditErrors {
+		return settings, fmt.Errorf("%w: edits cannot wait %s for errors: at most %s are possible", ErrInvalid, settings.EditErrors, MaxEditErrors)
 	}
 	if err := settings.Answer.Check(s.config.MaxAnswer); err != nil {
 		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -56,6 +56,10 @@ type Env struct {
 	Answer  int
 	Measure Measure
 
+	// EditErrors is how long a call that changed files may wait to tell which errors they
+	// have since; 0: it does not tell.
+	EditErrors time.Duration
+
 	// Words are those by which the model knows tools and keys.
 	Words Words
 

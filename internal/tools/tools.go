@@ -137,6 +137,12 @@ func WithForesight[In any](tool Tool, foresee func(env Env, in In) error) Tool {
 // of it runs, and after.
 func Around(tool Tool, before func(env Env) (after func())) Tool { return tool.(shaped).around(before) }
 
+// After returns tool, which [New] made, with something that is done with the result of each
+// call that did not fail, when all of the call is done.
+func After(tool Tool, then func(ctx context.Context, env Env, result Result) Result) Tool {
+	return tool.(shaped).after(then)
+}
+
 // WithChoices returns tool, which [New] made, with a string field that allows
 // only what the server knows when it starts. Later tools made from it allow the
 // same.
@@ -164,6 +170,9 @@ type shaped interface {
 
 	// around is [Around].
 	around(before func(env Env) (after func())) Tool
+
+	// after is [After].
+	after(then func(ctx context.Context, env Env, result Result) Result) Tool
 
 	// withUnavailable is [WithUnavailable]; whyUnavailable returns the reason.
 	withUnavailable(reason string) Tool
@@ -207,6 +216,18 @@ func (t *typed[In]) around(before func(env Env) (after func())) Tool {
 	other.run = func(ctx context.Context, env Env, in In, out Sink) (Result, error) {
 		defer before(env)()
 		return t.run(ctx, env, in, out)
+	}
+	return &other
+}
+
+func (t *typed[In]) after(then func(ctx context.Context, env Env, result Result) Result) Tool {
+	other := *t
+	other.run = func(ctx context.Context, env Env, in In, out Sink) (Result, error) {
+		result, err := t.run(ctx, env, in, out)
+		if err == nil {
+			result = then(ctx, env, result)
+		}
+		return result, err
 	}
 	return &other
 }

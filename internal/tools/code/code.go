@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -115,8 +117,7 @@ func (in input) ofFile() bool {
 func Tools(pool *syntax.Pool, servers *lsp.Set) []tools.Tool {
 	tool := tools.New(
 		tools.Spec{
-			Name:    "code",
-			Aliases: []string{"code_search", "CodeSearch"},
+			Name: "code",
 			Keys: []tools.Key{
 				{Other: "line", Name: "row"}, {Other: "query", Name: "symbol_name"}, {Other: "rewrite", Name: "replacement"},
 			},
@@ -214,10 +215,41 @@ func scope(env tools.Env, in input) (syntax.Scope, error) {
 	if s.Language == "" && !info.Mode.IsDir() {
 		s.Language = syntax.LanguageOf(path)
 	}
+	if s.Language == "" && in.Operation == "pattern_search" {
+		s.Language = mostly(env.Workspace, path, s.Exclude)
+	}
 	if s.Language == "" && strings.HasPrefix(in.Operation, "pattern_") {
 		return s, tools.Failf("language_needed", "Say with language which language the pattern is in. There are %s.", strings.Join(syntax.Languages(), ", "))
 	}
 	return s, nil
+}
+
+// maxNames is how many entries are looked at for the language of a directory.
+const maxNames = 20_000
+
+// mostly returns the language that most files of source code below a directory have; "" for
+// none.
+func mostly(ws *workspace.Workspace, top string, exclude func(path string) bool) string {
+	files := make(map[string]int)
+	_, _ = ws.Walk(context.Background(), top, maxNames, func(e workspace.Entry) error {
+		if e.Mode.IsDir() {
+			if base := filepath.Base(e.Path); e.Path != top && (strings.HasPrefix(base, ".") || base == "node_modules" || base == "vendor") || exclude != nil && exclude(e.Path) {
+				return workspace.SkipDir
+			}
+			return nil
+		}
+		if l := syntax.LanguageOf(e.Path); l != "" && !slices.Contains([]string{"html", "css", "json", "yaml", "toml", "markdown"}, l) {
+			files[l]++
+		}
+		return nil
+	})
+	most := ""
+	for _, l := range slices.Sorted(maps.Keys(files)) {
+		if files[l] > files[most] {
+			most = l
+		}
+	}
+	return most
 }
 
 // progress tells who waits that files are parsed.

@@ -54,8 +54,21 @@ func (in input) span() lsp.Span {
 	return lsp.Span{Path: in.file(), Line: in.Row, Column: in.Column, EndLine: in.EndRow}
 }
 
-// ask answers an operation of language servers.
+// ask answers an operation of language servers. Where there is none it says what does
+// without.
 func (c *call) ask(ctx context.Context) (tools.Result, error) {
+	result, err := c.askServer(ctx)
+	if failure, ok := errors.AsType[*tools.Failure](err); ok && failure.Code == "no_language_server" {
+		without := "grep and read_file"
+		if c.pool.Available() {
+			without = "lookup_symbols, search_symbols, get_document_symbols, pattern_search and grep"
+		}
+		return result, tools.Failf(failure.Code, "%s What does without a language server: %s.", failure.Message, without)
+	}
+	return result, err
+}
+
+func (c *call) askServer(ctx context.Context) (tools.Result, error) {
 	asker := c.servers.For(c.env, func(p tools.Progress) { c.out.Emit(p) })
 	switch c.in.Operation {
 	case "get_hover":
@@ -90,6 +103,9 @@ func (c *call) answered(p *page, about lsp.About) (tools.Result, error) {
 	}
 	if about.Indexing != "" {
 		p.note(about.Server + " is still busy with " + about.Indexing + ": the answer may lack something, ask again in a while")
+	}
+	if about.Trouble != "" {
+		p.note(about.Server + " says: " + about.Trouble)
 	}
 	if about.Unwatched {
 		p.note("the workspace has more files than are watched: " + about.Server + " may not know of all changes")
@@ -286,7 +302,7 @@ func (p *editPlan) paths() []string {
 	return p.edit.Paths()
 }
 
-func (p *editPlan) diff() string { return output.ValidText(p.edit.Diff()) }
+func (p *editPlan) diff() string { return output.ValidText(p.edit.Diff(plain)) }
 
 // edit answers the operations that change files.
 func (c *call) edit(ctx context.Context) (tools.Result, error) {

@@ -66,7 +66,7 @@ func TestLanguageServer(t *testing.T) {
 		{`{"operation":"get_diagnostics","file_path":"use.go"}`, "(nothing is wrong with it)\n(answered by gopls)\n"},
 		{`{"operation":"get_diagnostics","file_path":"greet.go","text":"package m\n"}`, "new: use.go:3:29: error: undefined: Greet (compiler UndeclaredName)\n    func Both() string { return Greet(\"a\") + Greet(\"b\") }\nnew: use.go:3:42: error: undefined: Greet (compiler UndeclaredName)\n    func Both() string { return Greet(\"a\") + Greet(\"b\") }\n\n(nothing was written)\n(answered by gopls)\n"},
 		{`{"operation":"format","file_path":"use.go"}`, "(nothing would change)\n(answered by gopls)\n"},
-		{`{"operation":"get_hover","file_path":"empty.py","row":1,"column":1}`, "no_language_server\nThere is no language server for empty.py. pyright is not here: there is no program pyright-langserver in the PATH of commands: install it, or name its directory in sandbox.path.\n"},
+		{`{"operation":"get_hover","file_path":"empty.py","row":1,"column":1}`, "no_language_server\nThere is no language server for empty.py. pyright is not here: there is no program pyright-langserver in the PATH of commands: install it, or name its directory in sandbox.path. What does without a language server: grep and read_file.\n"},
 		{`{"operation":"rename_symbol","symbol_name":"Both","new_name":"two","dry_run":true}`, "Would change 1 file. Nothing was written: set dry_run to false to do it.\n\n--- a/use.go\n+++ b/use.go\n@@ -1,3 +1,3 @@\n package m\n \n-func Both() string { return Greet(\"a\") + Greet(\"b\") }\n+func two() string { return Greet(\"a\") + Greet(\"b\") }\n\n(answered by gopls)\n"},
 	} {
 		if got := run(t, tool, env, strings.ReplaceAll(test.input, "\n", `\n`)); got != test.want {

@@ -52,6 +52,9 @@ func (c *call) search(ctx context.Context) (tools.Result, error) {
 	if p.seen == 0 {
 		p.note(fmt.Sprintf("nothing of %s has this shape; %s", s.Language, count(survey.Files, "file has its words", "files have its words")))
 	}
+	if c.in.Language == "" {
+		p.note("in " + s.Language + ": say language for another")
+	}
 	return c.answer(p, survey)
 }
 

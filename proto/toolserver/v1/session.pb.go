@@ -237,6 +237,10 @@ type Session struct {
 	Network Network `protobuf:"varint,12,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
 	// Which calls of the session run at the same time.
 	CallOrder CallOrder `protobuf:"varint,20,opt,name=call_order,json=callOrder,proto3,enum=toolserver.v1.CallOrder" json:"call_order,omitempty"`
+	// How long an edit may wait for language servers to tell which errors its files have
+	// that they did not have before: they are then part of its result. 0: they are not
+	// asked.
+	EditErrors *durationpb.Duration `protobuf:"bytes,25,opt,name=edit_errors,json=editErrors,proto3" json:"edit_errors,omitempty"`
 	// When the session ended; not set while it has not. This and what follows is for
 	// sessions that ended, which ListSessions tells when it is asked to.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
@@ -400,6 +404,13 @@ func (x *Session) GetCallOrder() CallOrder {
 		return x.CallOrder
 	}
 	return CallOrder_CALL_ORDER_UNSPECIFIED
+}
+
+func (x *Session) GetEditErrors() *durationpb.Duration {
+	if x != nil {
+		return x.EditErrors
+	}
+	return nil
 }
 
 func (x *Session) GetEndTime() *timestamppb.Timestamp {
@@ -793,7 +804,8 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xda\t\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\x96\n" +
+	"\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -812,7 +824,9 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	"is_default\x18\v \x01(\bR\tisDefault\x120\n" +
 	"\anetwork\x18\f \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x127\n" +
 	"\n" +
-	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x125\n" +
+	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x12:\n" +
+	"\vedit_errors\x18\x19 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"editErrors\x125\n" +
 	"\bend_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1d\n" +
 	"\n" +
 	"end_reason\x18\x16 \x01(\tR\tendReason\x12N\n" +
@@ -911,15 +925,16 @@ var file_toolserver_v1_session_proto_depIdxs = []int32{
 	11, // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
 	1,  // 7: toolserver.v1.Session.network:type_name -> toolserver.v1.Network
 	0,  // 8: toolserver.v1.Session.call_order:type_name -> toolserver.v1.CallOrder
-	11, // 9: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
-	11, // 10: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
-	6,  // 11: toolserver.v1.Session.answer:type_name -> toolserver.v1.AnswerBudget
-	5,  // 12: toolserver.v1.Session.activation:type_name -> toolserver.v1.ToolActivation
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	10, // 9: toolserver.v1.Session.edit_errors:type_name -> google.protobuf.Duration
+	11, // 10: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
+	11, // 11: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
+	6,  // 12: toolserver.v1.Session.answer:type_name -> toolserver.v1.AnswerBudget
+	5,  // 13: toolserver.v1.Session.activation:type_name -> toolserver.v1.ToolActivation
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_proto_init() }

@@ -496,6 +496,10 @@ type CreateSessionRequest struct {
 	Network Network `protobuf:"varint,8,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
 	// Which calls run at the same time; not set: FREE.
 	CallOrder CallOrder `protobuf:"varint,20,opt,name=call_order,json=callOrder,proto3,enum=toolserver.v1.CallOrder" json:"call_order,omitempty"`
+	// How long an edit may wait for language servers to tell which errors its files have
+	// that they did not have before, at most 30 seconds: they are then part of its result.
+	// 0: they are not asked; not set: the server's default.
+	EditErrors *durationpb.Duration `protobuf:"bytes,25,opt,name=edit_errors,json=editErrors,proto3" json:"edit_errors,omitempty"`
 	// Whether to work on with the workspace that was made for the caller's last
 	// session of this session_id, which has ended, and with its todos, plan and notes.
 	// Nothing else of it is restored: neither settings, grants nor call ids. Not together
@@ -622,6 +626,13 @@ func (x *CreateSessionRequest) GetCallOrder() CallOrder {
 		return x.CallOrder
 	}
 	return CallOrder_CALL_ORDER_UNSPECIFIED
+}
+
+func (x *CreateSessionRequest) GetEditErrors() *durationpb.Duration {
+	if x != nil {
+		return x.EditErrors
+	}
+	return nil
 }
 
 func (x *CreateSessionRequest) GetRestore() bool {
@@ -993,7 +1004,7 @@ type UpdateSessionRequest struct {
 	// server's default.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// The fields to change: mode, level, tools, labels, idle_ttl, network,
-	// call_order, answer, persona, activation, dialect.
+	// call_order, answer, persona, activation, dialect, edit_errors.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1376,7 +1387,7 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\tremaining\x18\x02 \x03(\v2\x13.toolserver.v1.StopR\tremaining\"\x12\n" +
 	"\x10ListStopsRequest\">\n" +
 	"\x11ListStopsResponse\x12)\n" +
-	"\x05stops\x18\x01 \x03(\v2\x13.toolserver.v1.StopR\x05stops\"\xd5\x06\n" +
+	"\x05stops\x18\x01 \x03(\v2\x13.toolserver.v1.StopR\x05stops\"\x91\a\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -1388,7 +1399,9 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\bidle_ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x120\n" +
 	"\anetwork\x18\b \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x127\n" +
 	"\n" +
-	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x12\x18\n" +
+	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x12:\n" +
+	"\vedit_errors\x18\x19 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"editErrors\x12\x18\n" +
 	"\arestore\x18\x15 \x01(\bR\arestore\x123\n" +
 	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x12\x18\n" +
 	"\apersona\x18( \x01(\tR\apersona\x12=\n" +
@@ -1519,38 +1532,39 @@ var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	24, // 9: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
 	25, // 10: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
 	26, // 11: toolserver.v1.CreateSessionRequest.call_order:type_name -> toolserver.v1.CallOrder
-	27, // 12: toolserver.v1.CreateSessionRequest.answer:type_name -> toolserver.v1.AnswerBudget
-	28, // 13: toolserver.v1.CreateSessionRequest.activation:type_name -> toolserver.v1.ToolActivation
-	29, // 14: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
-	29, // 15: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
-	29, // 16: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
-	29, // 17: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
-	30, // 18: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	29, // 19: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
-	31, // 20: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
-	7,  // 21: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
-	9,  // 22: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
-	11, // 23: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
-	13, // 24: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
-	15, // 25: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
-	17, // 26: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
-	1,  // 27: toolserver.v1.SessionService.StopPrincipal:input_type -> toolserver.v1.StopPrincipalRequest
-	3,  // 28: toolserver.v1.SessionService.ResumePrincipal:input_type -> toolserver.v1.ResumePrincipalRequest
-	5,  // 29: toolserver.v1.SessionService.ListStops:input_type -> toolserver.v1.ListStopsRequest
-	8,  // 30: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
-	10, // 31: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
-	12, // 32: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
-	14, // 33: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
-	16, // 34: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
-	18, // 35: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
-	2,  // 36: toolserver.v1.SessionService.StopPrincipal:output_type -> toolserver.v1.StopPrincipalResponse
-	4,  // 37: toolserver.v1.SessionService.ResumePrincipal:output_type -> toolserver.v1.ResumePrincipalResponse
-	6,  // 38: toolserver.v1.SessionService.ListStops:output_type -> toolserver.v1.ListStopsResponse
-	30, // [30:39] is the sub-list for method output_type
-	21, // [21:30] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	24, // 12: toolserver.v1.CreateSessionRequest.edit_errors:type_name -> google.protobuf.Duration
+	27, // 13: toolserver.v1.CreateSessionRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	28, // 14: toolserver.v1.CreateSessionRequest.activation:type_name -> toolserver.v1.ToolActivation
+	29, // 15: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
+	29, // 16: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
+	29, // 17: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
+	29, // 18: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
+	30, // 19: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	29, // 20: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
+	31, // 21: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
+	7,  // 22: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
+	9,  // 23: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
+	11, // 24: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
+	13, // 25: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
+	15, // 26: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
+	17, // 27: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
+	1,  // 28: toolserver.v1.SessionService.StopPrincipal:input_type -> toolserver.v1.StopPrincipalRequest
+	3,  // 29: toolserver.v1.SessionService.ResumePrincipal:input_type -> toolserver.v1.ResumePrincipalRequest
+	5,  // 30: toolserver.v1.SessionService.ListStops:input_type -> toolserver.v1.ListStopsRequest
+	8,  // 31: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
+	10, // 32: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
+	12, // 33: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
+	14, // 34: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
+	16, // 35: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
+	18, // 36: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
+	2,  // 37: toolserver.v1.SessionService.StopPrincipal:output_type -> toolserver.v1.StopPrincipalResponse
+	4,  // 38: toolserver.v1.SessionService.ResumePrincipal:output_type -> toolserver.v1.ResumePrincipalResponse
+	6,  // 39: toolserver.v1.SessionService.ListStops:output_type -> toolserver.v1.ListStopsResponse
+	31, // [31:40] is the sub-list for method output_type
+	22, // [22:31] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_service_proto_init() }
