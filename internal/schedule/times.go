@@ -21,7 +21,7 @@ type times interface {
 }
 
 // parser knows the five fields of cron, and words such as @daily.
-var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
+var parser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 
 // timesOf reads when a schedule fires: exactly one of cron, every and at. The interval begins
 // at the time begin.

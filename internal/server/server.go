@@ -225,7 +225,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	}
 	stored.fences(server)
 	agents.Connect(server.Connect)
-	door.Connect(server.Connect, func() bool { return server.Ready() == nil })
+	door.Connect(server.Connect, server.Takes)
 	workflows.Begin()
 	schedules.Begin()
 	warnAbout(policy, registry, logger)

@@ -409,6 +409,10 @@ func (s *Server) tellCondition(err error) {
 	s.health.SetServingStatus("", now)
 }
 
+// Takes reports whether the server takes calls, also where its state cannot be written: it does
+// not end.
+func (s *Server) Takes() bool { return !s.executor.Draining() }
+
 // Shutdown ends the server in peace: it stops taking calls, lets those that run
 // finish until ctx ends, cancels the rest, and sees to it that every stream gets
 // its last event.
