@@ -4,14 +4,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"math/rand"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -146,7 +147,11 @@ func rememberMany(ctx context.Context, h *harness, memories *store.Store, who st
 // ingestMany ingests Go's documentation: GOROOT/doc, and the sources of the standard library
 // with their comments. It is measured against reading the files and hashing them.
 func ingestMany(ctx context.Context, h *harness, memories *store.Store, who store.Who) ([]row, error) {
-	root := runtime.GOROOT()
+	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find Go's source: %w", err)
+	}
+	root := string(bytes.TrimSpace(out))
 	var files []string
 	for _, top := range []string{"doc", "src"} {
 		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
