@@ -34,7 +34,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 		v := reflect.ValueOf(made)
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			wired := []string{"Logger", "Sessions", "Steps", "Approvals", "Mask", "Records"} // not an operator's to choose
+			wired := []string{"Logger", "Sessions", "Steps", "Approvals", "Mask", "Records", "Replicas"} // not an operator's to choose
 			if v.Field(i).IsZero() && !slices.Contains(wired, name) {
 				t.Errorf("%s.%s is not set", v.Type(), name)
 			}
