@@ -15,6 +15,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -460,18 +461,21 @@ func (r *Replica) Find(run uint64) (Member, context.Context, bool) {
 	return m.Member, m.life, true
 }
 
-// Others returns the other members, in the order in which they came.
-func (r *Replica) Others() []Member {
+// Members returns those that live, this one too, in the order in which they came.
+func (r *Replica) Members() []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []Member
-	for run, m := range r.byRun {
-		if run != r.config.Run {
-			list = append(list, m.Member)
-		}
+	for _, m := range r.byRun {
+		list = append(list, m.Member)
 	}
-	slices.SortFunc(list, func(a, b Member) int { return int(int64(a.Run - b.Run)) })
+	slices.SortFunc(list, func(a, b Member) int { return cmp.Compare(a.Run, b.Run) })
 	return list
+}
+
+// Others returns the other members, in the order in which they came.
+func (r *Replica) Others() []Member {
+	return slices.DeleteFunc(r.Members(), func(m Member) bool { return m.Run == r.config.Run })
 }
 
 // ByRun returns the member with a number, asking the engine where it is not known yet.

@@ -120,6 +120,10 @@ func TestAnyReplicaAnswers(t *testing.T) {
 	if _, err := third.sessions.CreateSession(third.ctx, &pb.CreateSessionRequest{SessionId: "s"}); status.Code(err) != codes.AlreadyExists {
 		t.Errorf("the same session again: %v", err)
 	}
+	info, err := third.tools.GetServerInfo(third.ctx, &pb.GetServerInfoRequest{})
+	if list := info.GetReplicas(); err != nil || len(list) != 3 || list[0].GetAnswers() || !list[2].GetAnswers() {
+		t.Errorf("replicas: %v, %v", list, err)
+	}
 
 	// A call through another replica is run where its session is, and seen and cancelled
 	// through a third.

@@ -509,7 +509,20 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Sandbox:        s.server.sandbox(),
 		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode), s.sessions.AllowedWorkspaces(principalOf(ctx).Tenant)),
 		Files:          fileLimits(config.Files.WithDefaults()),
+		Replicas:       replicasOf(config.Replication),
 	}, nil
+}
+
+// replicasOf tells which servers are this one together.
+func replicasOf(among *Replication) []*pb.Replica {
+	if among == nil {
+		return nil
+	}
+	var list []*pb.Replica
+	for _, m := range among.Members() {
+		list = append(list, &pb.Replica{Id: m.Run, Version: output.ValidText(m.Version), JoinTime: timestamppb.New(m.Joined), Answers: m.Run == among.Run()})
+	}
+	return list
 }
 
 // fileLimits tells what files may be brought.

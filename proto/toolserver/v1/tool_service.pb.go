@@ -2069,7 +2069,10 @@ type GetServerInfoResponse struct {
 	// Whom the caller acts for, if not for itself.
 	OnBehalfOf string `protobuf:"bytes,47,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
 	// Whether a principal may approve calls of its own here.
-	SelfApproval  bool `protobuf:"varint,120,opt,name=self_approval,json=selfApproval,proto3" json:"self_approval,omitempty"`
+	SelfApproval bool `protobuf:"varint,120,opt,name=self_approval,json=selfApproval,proto3" json:"self_approval,omitempty"`
+	// The servers that are this one together, in the order in which they were started; none
+	// where it is alone.
+	Replicas      []*Replica `protobuf:"bytes,121,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2216,6 +2219,86 @@ func (x *GetServerInfoResponse) GetSelfApproval() bool {
 	return false
 }
 
+func (x *GetServerInfoResponse) GetReplicas() []*Replica {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+// A Replica is one of several servers that share their state.
+type Replica struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number, which no other has at any time.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its version.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// When it joined the others.
+	JoinTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=join_time,json=joinTime,proto3" json:"join_time,omitempty"`
+	// Whether it is the one that answers.
+	Answers       bool `protobuf:"varint,4,opt,name=answers,proto3" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replica) Reset() {
+	*x = Replica{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replica) ProtoMessage() {}
+
+func (x *Replica) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replica.ProtoReflect.Descriptor instead.
+func (*Replica) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Replica) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Replica) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Replica) GetJoinTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.JoinTime
+	}
+	return nil
+}
+
+func (x *Replica) GetAnswers() bool {
+	if x != nil {
+		return x.Answers
+	}
+	return false
+}
+
 // FileLimits bound what WorkspaceService takes.
 type FileLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2241,7 +2324,7 @@ type FileLimits struct {
 
 func (x *FileLimits) Reset() {
 	*x = FileLimits{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[27]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2336,7 @@ func (x *FileLimits) String() string {
 func (*FileLimits) ProtoMessage() {}
 
 func (x *FileLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[27]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2349,7 @@ func (x *FileLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileLimits.ProtoReflect.Descriptor instead.
 func (*FileLimits) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{27}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FileLimits) GetMaxFileBytes() uint64 {
@@ -2348,7 +2431,7 @@ type SessionOffer struct {
 
 func (x *SessionOffer) Reset() {
 	*x = SessionOffer{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[28]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2443,7 @@ func (x *SessionOffer) String() string {
 func (*SessionOffer) ProtoMessage() {}
 
 func (x *SessionOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[28]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2456,7 @@ func (x *SessionOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOffer.ProtoReflect.Descriptor instead.
 func (*SessionOffer) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{28}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionOffer) GetDefaultMode() Mode {
@@ -2468,7 +2551,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[29]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2563,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[29]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2576,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{29}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Sandbox) GetHolds() bool {
@@ -2579,7 +2662,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[30]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2674,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[30]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2687,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{30}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Limits) GetMaxInputBytes() uint64 {
@@ -2863,7 +2946,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xe3\x05\n" +
+	"\x14GetServerInfoRequest\"\x97\x06\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -2884,10 +2967,16 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"allTenants\x12 \n" +
 	"\fon_behalf_of\x18/ \x01(\tR\n" +
 	"onBehalfOf\x12#\n" +
-	"\rself_approval\x18x \x01(\bR\fselfApproval\x1a;\n" +
+	"\rself_approval\x18x \x01(\bR\fselfApproval\x122\n" +
+	"\breplicas\x18y \x03(\v2\x16.toolserver.v1.ReplicaR\breplicas\x1a;\n" +
 	"\rFeaturesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xc3\x02\n" +
+	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\x86\x01\n" +
+	"\aReplica\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x127\n" +
+	"\tjoin_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\x12\x18\n" +
+	"\aanswers\x18\x04 \x01(\bR\aanswers\"\xc3\x02\n" +
 	"\n" +
 	"FileLimits\x12$\n" +
 	"\x0emax_file_bytes\x18\x01 \x01(\x04R\fmaxFileBytes\x12$\n" +
@@ -2977,7 +3066,7 @@ func file_toolserver_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(ToolView)(0),                  // 0: toolserver.v1.ToolView
 	(*ListToolsRequest)(nil),       // 1: toolserver.v1.ListToolsRequest
@@ -3007,106 +3096,109 @@ var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(*ArtifactInfo)(nil),           // 25: toolserver.v1.ArtifactInfo
 	(*GetServerInfoRequest)(nil),   // 26: toolserver.v1.GetServerInfoRequest
 	(*GetServerInfoResponse)(nil),  // 27: toolserver.v1.GetServerInfoResponse
-	(*FileLimits)(nil),             // 28: toolserver.v1.FileLimits
-	(*SessionOffer)(nil),           // 29: toolserver.v1.SessionOffer
-	(*Sandbox)(nil),                // 30: toolserver.v1.Sandbox
-	(*Limits)(nil),                 // 31: toolserver.v1.Limits
-	nil,                            // 32: toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	(ToolKind)(0),                  // 33: toolserver.v1.ToolKind
-	(*Tool)(nil),                   // 34: toolserver.v1.Tool
-	(*TokenEstimate)(nil),          // 35: toolserver.v1.TokenEstimate
-	(*structpb.Struct)(nil),        // 36: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
-	(OnDisconnect)(0),              // 38: toolserver.v1.OnDisconnect
-	(*AnswerBudget)(nil),           // 39: toolserver.v1.AnswerBudget
-	(*Event)(nil),                  // 40: toolserver.v1.Event
-	(*BatchStart)(nil),             // 41: toolserver.v1.BatchStart
-	(*BatchInterrupt)(nil),         // 42: toolserver.v1.BatchInterrupt
-	(*BatchCancel)(nil),            // 43: toolserver.v1.BatchCancel
-	(*BatchMessage)(nil),           // 44: toolserver.v1.BatchMessage
-	(*BatchEvent)(nil),             // 45: toolserver.v1.BatchEvent
-	(*Execution)(nil),              // 46: toolserver.v1.Execution
-	(ExecutionState)(0),            // 47: toolserver.v1.ExecutionState
-	(*timestamppb.Timestamp)(nil),  // 48: google.protobuf.Timestamp
-	(Mode)(0),                      // 49: toolserver.v1.Mode
-	(Level)(0),                     // 50: toolserver.v1.Level
-	(Network)(0),                   // 51: toolserver.v1.Network
+	(*Replica)(nil),                // 28: toolserver.v1.Replica
+	(*FileLimits)(nil),             // 29: toolserver.v1.FileLimits
+	(*SessionOffer)(nil),           // 30: toolserver.v1.SessionOffer
+	(*Sandbox)(nil),                // 31: toolserver.v1.Sandbox
+	(*Limits)(nil),                 // 32: toolserver.v1.Limits
+	nil,                            // 33: toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	(ToolKind)(0),                  // 34: toolserver.v1.ToolKind
+	(*Tool)(nil),                   // 35: toolserver.v1.Tool
+	(*TokenEstimate)(nil),          // 36: toolserver.v1.TokenEstimate
+	(*structpb.Struct)(nil),        // 37: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 38: google.protobuf.Duration
+	(OnDisconnect)(0),              // 39: toolserver.v1.OnDisconnect
+	(*AnswerBudget)(nil),           // 40: toolserver.v1.AnswerBudget
+	(*Event)(nil),                  // 41: toolserver.v1.Event
+	(*BatchStart)(nil),             // 42: toolserver.v1.BatchStart
+	(*BatchInterrupt)(nil),         // 43: toolserver.v1.BatchInterrupt
+	(*BatchCancel)(nil),            // 44: toolserver.v1.BatchCancel
+	(*BatchMessage)(nil),           // 45: toolserver.v1.BatchMessage
+	(*BatchEvent)(nil),             // 46: toolserver.v1.BatchEvent
+	(*Execution)(nil),              // 47: toolserver.v1.Execution
+	(ExecutionState)(0),            // 48: toolserver.v1.ExecutionState
+	(*timestamppb.Timestamp)(nil),  // 49: google.protobuf.Timestamp
+	(Mode)(0),                      // 50: toolserver.v1.Mode
+	(Level)(0),                     // 51: toolserver.v1.Level
+	(Network)(0),                   // 52: toolserver.v1.Network
 }
 var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.ListToolsRequest.view:type_name -> toolserver.v1.ToolView
-	33, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
-	34, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
-	35, // 3: toolserver.v1.ListToolsResponse.tokens:type_name -> toolserver.v1.TokenEstimate
-	36, // 4: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	37, // 5: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	38, // 6: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	39, // 7: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
-	40, // 8: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
-	41, // 9: toolserver.v1.ExecuteBatchRequest.start:type_name -> toolserver.v1.BatchStart
+	34, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
+	35, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
+	36, // 3: toolserver.v1.ListToolsResponse.tokens:type_name -> toolserver.v1.TokenEstimate
+	37, // 4: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	38, // 5: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	39, // 6: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
+	40, // 7: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	41, // 8: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
+	42, // 9: toolserver.v1.ExecuteBatchRequest.start:type_name -> toolserver.v1.BatchStart
 	5,  // 10: toolserver.v1.ExecuteBatchRequest.call:type_name -> toolserver.v1.ExecuteToolRequest
-	42, // 11: toolserver.v1.ExecuteBatchRequest.interrupt:type_name -> toolserver.v1.BatchInterrupt
-	43, // 12: toolserver.v1.ExecuteBatchRequest.cancel:type_name -> toolserver.v1.BatchCancel
-	44, // 13: toolserver.v1.ExecuteBatchRequest.message:type_name -> toolserver.v1.BatchMessage
-	45, // 14: toolserver.v1.ExecuteBatchResponse.event:type_name -> toolserver.v1.BatchEvent
-	45, // 15: toolserver.v1.WatchBatchResponse.event:type_name -> toolserver.v1.BatchEvent
-	46, // 16: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
-	40, // 17: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
-	46, // 18: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
-	47, // 19: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
-	46, // 20: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
+	43, // 11: toolserver.v1.ExecuteBatchRequest.interrupt:type_name -> toolserver.v1.BatchInterrupt
+	44, // 12: toolserver.v1.ExecuteBatchRequest.cancel:type_name -> toolserver.v1.BatchCancel
+	45, // 13: toolserver.v1.ExecuteBatchRequest.message:type_name -> toolserver.v1.BatchMessage
+	46, // 14: toolserver.v1.ExecuteBatchResponse.event:type_name -> toolserver.v1.BatchEvent
+	46, // 15: toolserver.v1.WatchBatchResponse.event:type_name -> toolserver.v1.BatchEvent
+	47, // 16: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
+	41, // 17: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
+	47, // 18: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
+	48, // 19: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
+	47, // 20: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
 	20, // 21: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
 	21, // 22: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
 	25, // 23: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
-	48, // 24: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
-	48, // 25: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	31, // 26: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
-	32, // 27: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	30, // 28: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
-	29, // 29: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
-	28, // 30: toolserver.v1.GetServerInfoResponse.files:type_name -> toolserver.v1.FileLimits
-	37, // 31: toolserver.v1.FileLimits.upload_ttl:type_name -> google.protobuf.Duration
-	37, // 32: toolserver.v1.FileLimits.stream_idle:type_name -> google.protobuf.Duration
-	49, // 33: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
-	49, // 34: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
-	50, // 35: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
-	50, // 36: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
-	51, // 37: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
-	51, // 38: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
-	37, // 39: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
-	37, // 40: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
-	51, // 41: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
-	37, // 42: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
-	37, // 43: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
-	37, // 44: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
-	1,  // 45: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
-	5,  // 46: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
-	7,  // 47: toolserver.v1.ToolService.ExecuteBatch:input_type -> toolserver.v1.ExecuteBatchRequest
-	9,  // 48: toolserver.v1.ToolService.WatchBatch:input_type -> toolserver.v1.WatchBatchRequest
-	11, // 49: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
-	13, // 50: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
-	15, // 51: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
-	17, // 52: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
-	19, // 53: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
-	23, // 54: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
-	3,  // 55: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
-	26, // 56: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
-	2,  // 57: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
-	6,  // 58: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
-	8,  // 59: toolserver.v1.ToolService.ExecuteBatch:output_type -> toolserver.v1.ExecuteBatchResponse
-	10, // 60: toolserver.v1.ToolService.WatchBatch:output_type -> toolserver.v1.WatchBatchResponse
-	12, // 61: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
-	14, // 62: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
-	16, // 63: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
-	18, // 64: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
-	22, // 65: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
-	24, // 66: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
-	4,  // 67: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
-	27, // 68: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
-	57, // [57:69] is the sub-list for method output_type
-	45, // [45:57] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	49, // 24: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
+	49, // 25: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	32, // 26: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
+	33, // 27: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	31, // 28: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
+	30, // 29: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
+	29, // 30: toolserver.v1.GetServerInfoResponse.files:type_name -> toolserver.v1.FileLimits
+	28, // 31: toolserver.v1.GetServerInfoResponse.replicas:type_name -> toolserver.v1.Replica
+	49, // 32: toolserver.v1.Replica.join_time:type_name -> google.protobuf.Timestamp
+	38, // 33: toolserver.v1.FileLimits.upload_ttl:type_name -> google.protobuf.Duration
+	38, // 34: toolserver.v1.FileLimits.stream_idle:type_name -> google.protobuf.Duration
+	50, // 35: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
+	50, // 36: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
+	51, // 37: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
+	51, // 38: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
+	52, // 39: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
+	52, // 40: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
+	38, // 41: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
+	38, // 42: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
+	52, // 43: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
+	38, // 44: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
+	38, // 45: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
+	38, // 46: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
+	1,  // 47: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
+	5,  // 48: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
+	7,  // 49: toolserver.v1.ToolService.ExecuteBatch:input_type -> toolserver.v1.ExecuteBatchRequest
+	9,  // 50: toolserver.v1.ToolService.WatchBatch:input_type -> toolserver.v1.WatchBatchRequest
+	11, // 51: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
+	13, // 52: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
+	15, // 53: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
+	17, // 54: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
+	19, // 55: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
+	23, // 56: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
+	3,  // 57: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
+	26, // 58: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
+	2,  // 59: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
+	6,  // 60: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
+	8,  // 61: toolserver.v1.ToolService.ExecuteBatch:output_type -> toolserver.v1.ExecuteBatchResponse
+	10, // 62: toolserver.v1.ToolService.WatchBatch:output_type -> toolserver.v1.WatchBatchResponse
+	12, // 63: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
+	14, // 64: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
+	16, // 65: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
+	18, // 66: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
+	22, // 67: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
+	24, // 68: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
+	4,  // 69: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
+	27, // 70: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
+	59, // [59:71] is the sub-list for method output_type
+	47, // [47:59] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_tool_service_proto_init() }
@@ -3139,7 +3231,7 @@ func file_toolserver_v1_tool_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_tool_service_proto_rawDesc), len(file_toolserver_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

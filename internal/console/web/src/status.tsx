@@ -10,7 +10,7 @@ import * as api from "./api";
 import { everybody, hasRole, say, sayError, server, usePoll } from "./store";
 import { clock, seconds, size, span, visible, word } from "./words";
 
-// Status is how the server is: its sandbox, limits, sources, agents and stops.
+// Status is how the server is: its sandbox, limits, sources, agents, replicas and stops.
 export function Status() {
   const info = server.use();
   const [sources, setSources] = useState<ListSourcesResponseJson>({});
@@ -75,6 +75,12 @@ export function Status() {
         />
         <Facts title="Limits" facts={limits(info.limits ?? {})} />
         <Facts title="Features" facts={Object.entries(info.features ?? {}).map(([name, on]) => [visible(name), on ? <Yes>on</Yes> : <span class="badge">off</span>])} />
+        {info.replicas && (
+          <Facts
+            title="Replicas"
+            facts={info.replicas.map((r) => [visible(r.id), <>{r.answers && <Yes>answers you</Yes>} {visible(r.version)} since {clock(r.joinTime)}</>])}
+          />
+        )}
         <section class="panel">
           <h2>Agents</h2>
           {!agents.agents?.length && <p class="dim">There are none.</p>}
