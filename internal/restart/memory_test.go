@@ -98,7 +98,7 @@ func TestMemoryLasts(t *testing.T) {
 	t.Parallel()
 	at := embeddings(t)
 	file := filepath.Join(t.TempDir(), "toolserver.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, withMemory, filepath.Join(t.TempDir(), "state"), at), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, withMemory, "dir: "+filepath.Join(t.TempDir(), "state"), at), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{sdktest.Start(t, sdktest.Build(t), "TOOLSERVER_CONFIG="+file), t, ""}

@@ -93,7 +93,7 @@ func progress(t *testing.T, engines []state.Engine, space state.Space) {
 	t.Helper()
 	for i, e := range engines {
 		kv := bucket(t, e, space)
-		for deadline := time.Now().Add(time.Minute); ; {
+		for deadline := time.Now().Add(3 * time.Minute); ; {
 			begun := time.Now()
 			_, err := kv.Put(t.Context(), fmt.Sprint("progress/", i), nil, 0)
 			if err == nil {
