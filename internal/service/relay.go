@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -210,6 +211,9 @@ func (r *relay) link() link {
 func (r *relay) unary(ctx context.Context, method string, request any, next grpc.UnaryHandler) (any, error) {
 	for attempt := 1; ; attempt++ {
 		to, err := r.route(ctx, method, request, attempt > 1)
+		if closes, is := request.(*pb.CloseSessionRequest); is && errors.Is(err, session.ErrElsewhere) {
+			return r.discard(ctx, closes)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -335,11 +339,20 @@ func (r *relay) route(ctx context.Context, method string, request any, fresh boo
 	if !ok {
 		return nil, nil
 	}
-	to, err := r.routeSession(ctx, owner, id, fresh)
-	if errors.Is(err, session.ErrElsewhere) && method == pb.SessionService_CloseSession_FullMethodName {
-		return nil, r.server.config.Sessions.Discard(ctx, owner, id)
+	return r.routeSession(ctx, owner, id, fresh)
+}
+
+// discard closes a session whose files are at no replica. Its owner may begin it anew, also
+// the default one.
+func (r *relay) discard(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
+	owner, err := oneOwner(ctx, request, mayStop)
+	if err != nil {
+		return nil, err
 	}
-	return to, err
+	if err := r.server.config.Sessions.Discard(ctx, owner, cmp.Or(request.GetSessionId(), session.DefaultID)); err != nil {
+		return nil, err
+	}
+	return new(pb.CloseSessionResponse), nil
 }
 
 func (r *relay) routeExecution(ctx context.Context, id string) (*replica.Member, error) {

@@ -104,8 +104,12 @@ func (r *Replicas) reach(found *record) error {
 			return nil
 		}
 	}
+	anew := "close the session and create it again"
+	if found.ID == DefaultID {
+		anew = "close the session: the next call has a new one"
+	}
 	return fmt.Errorf("%w: session %q worked at a replica that is gone, in a directory which this one does not share. "+
-		"It goes on when a replica with that directory is back; to begin with no files, close the session and create it again", ErrElsewhere, found.ID)
+		"It goes on when a replica with that directory is back; to begin with no files, %s", ErrElsewhere, found.ID, anew)
 }
 
 // Adopt brings a session here that no server has. Before ready is called, nobody uses it.
