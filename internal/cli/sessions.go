@@ -552,7 +552,8 @@ workspace that the server made for it is kept for a while, as its operator says:
 	to.AddFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		for _, id := range args {
-			if _, err := c.session(ctx, of, id); err != nil {
+			// That of which the files are gone cannot be looked at, but can be closed.
+			if _, err := c.session(ctx, of, id); err != nil && status.Code(err) != codes.FailedPrecondition {
 				return err
 			}
 			response, err := c.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: id, Principal: of.principal, Tenant: of.tenant, Reason: reason})

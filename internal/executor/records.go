@@ -218,7 +218,10 @@ func (r *Records) claim(x *Execution, at stage) (*record, error) {
 	last, err := r.claims.Create(r.ctx, string(name), value, r.config.Retention)
 	if err == nil {
 		x.claim.Store(uint64(last))
-		return nil, nil
+		if err = r.prove(); err != nil { // it took too long: others may count it as lost already
+			r.unclaim(x)
+		}
+		return nil, err
 	}
 	if errors.Is(err, state.ErrUnavailable) { // whoever calls has waited long enough
 		r.mark(x.number)
@@ -281,8 +284,9 @@ func (r *Records) begins(x *Execution) error {
 		return err
 	}
 	last, err := r.claims.Update(r.ctx, string(nameOf(x.Order.Session, x.Order.CallID)), value, state.Revision(x.claim.Load()), r.config.Retention)
-	if err == nil {
-		x.claim.Store(uint64(last))
+	if err != nil {
+		return err
 	}
-	return err
+	x.claim.Store(uint64(last))
+	return r.prove() // it may have taken too long
 }

@@ -93,10 +93,11 @@ type Replica struct {
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 
-	renewed  atomic.Int64 // when the last renewal that succeeded was begun, since began
-	since    atomic.Int64 // since when there was no lapse, since began
-	buried   atomic.Bool
-	revision state.Revision // of the own entry; for the goroutine that renews
+	renewed   atomic.Int64 // when the last renewal that succeeded was begun, since began
+	renewedAt atomic.Int64 // the same, by the clock on the wall
+	since     atomic.Int64 // since when there was no lapse, since began
+	buried    atomic.Bool
+	revision  state.Revision // of the own entry; for the goroutine that renews
 
 	mu      sync.Mutex
 	byRun   map[uint64]*member
@@ -142,11 +143,17 @@ func Join(ctx context.Context, config Config) (*Replica, error) {
 	}
 	r.work.Go(r.keepAlive)
 	r.work.Go(r.fence)
-	var known sync.WaitGroup
-	known.Add(2)
-	r.work.Go(func() { r.watch(r.members, r.sawMember, known.Done) })
-	r.work.Go(func() { r.watch(r.owners.kv, r.sawOwner, known.Done) })
-	known.Wait() // what is there already is known from the beginning on
+	members, owners := make(chan struct{}), make(chan struct{})
+	r.work.Go(func() { r.watch(r.members, r.sawMember, func() { close(members) }) })
+	r.work.Go(func() { r.watch(r.owners.kv, r.sawOwner, func() { close(owners) }) })
+	for _, known := range []chan struct{}{members, owners} { // what is there already is known from the beginning on
+		select {
+		case <-known:
+		case <-ctx.Done():
+			r.Leave()
+			return nil, fmt.Errorf("this replica does not get to know the others: %w", ctx.Err())
+		}
+	}
 	return r, nil
 }
 
@@ -172,10 +179,17 @@ func (r *Replica) Leave() {
 
 // Prove returns nil while nobody else can have taken what this replica has.
 func (r *Replica) Prove() error {
-	if r.buried.Load() || time.Since(r.began)-time.Duration(r.renewed.Load()) > r.fenceAfter() {
+	if r.buried.Load() || r.sinceRenewal() > r.fenceAfter() {
 		return ErrFenced
 	}
 	return nil
+}
+
+// sinceRenewal is how long ago the lease was renewed, by the clock that says more: one stands
+// still while the machine is suspended, the other may be set back.
+func (r *Replica) sinceRenewal() time.Duration {
+	now := time.Now()
+	return max(now.Sub(r.began)-time.Duration(r.renewed.Load()), time.Duration(now.UnixNano()-r.renewedAt.Load()))
 }
 
 func (r *Replica) fenceAfter() time.Duration { return r.config.Lease * quarters / 4 }
@@ -211,7 +225,8 @@ func (r *Replica) renew() error {
 	if r.buried.Load() {
 		return ErrFenced
 	}
-	began := time.Since(r.began)
+	now := time.Now()
+	began := now.Sub(r.began)
 	me := encode(Member{
 		Run: r.config.Run, Address: r.config.Address, Key: r.config.Key, Version: r.config.Version, Place: r.config.Place, Joined: r.began.Round(0),
 	})
@@ -236,6 +251,7 @@ func (r *Replica) renew() error {
 	}
 	r.revision = revision
 	r.renewed.Store(int64(began))
+	r.renewedAt.Store(now.UnixNano())
 	return nil
 }
 
@@ -260,7 +276,7 @@ func (r *Replica) declaredDead() {
 // fence tells that the replica can no longer prove that it lives, each time that begins.
 func (r *Replica) fence() {
 	for {
-		left := r.fenceAfter() - (time.Since(r.began) - time.Duration(r.renewed.Load()))
+		left := r.fenceAfter() - r.sinceRenewal()
 		if left <= 0 {
 			r.config.Logger.Warn("this replica cannot prove that it lives: it ends calls that change something, and begins none", zap.Duration("lease", r.config.Lease))
 			if r.config.Fenced != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/toolserver/toolserver/internal/state/statetest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -466,11 +468,39 @@ func TestFilesAreElsewhere(t *testing.T) {
 	if _, end := other.end("s", "", "bash", `{"command": "cat file"}`); !strings.Contains(textOf(end), "kept") {
 		t.Errorf("when they are back: %v", end)
 	}
-	f.servers[0].Stop()
-	if _, err := other.sessions.CloseSession(other.ctx, &pb.CloseSessionRequest{SessionId: "s"}); err != nil {
+	owner = f.at(0, "agent")
+	owner.session(&pb.CreateSessionRequest{SessionId: "t"})
+	if _, end := owner.end("", "", "read_file", `{"path": "none"}`); end.GetOutcome() == pb.Outcome_OUTCOME_UNSPECIFIED {
+		t.Error("no end in the default session")
+	}
+	if _, err := owner.sessions.UpdateSession(owner.ctx, &pb.UpdateSessionRequest{Session: &pb.Session{Labels: map[string]string{"a": "b"}}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels"}}}); err != nil {
 		t.Fatal(err)
 	}
+	f.servers[0].Stop()
+
+	// Who may not close it learns nothing of it, and changes nothing.
+	stranger := f.at(1, "other")
+	if _, err := stranger.sessions.CloseSession(stranger.ctx, &pb.CloseSessionRequest{SessionId: "s", Principal: "agent"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("somebody else closes it: %v", err)
+	}
+	if _, err := stranger.sessions.GetSession(stranger.ctx, &pb.GetSessionRequest{SessionId: "s", Principal: "agent"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("somebody else looks at it: %v", err)
+	}
+	for _, id := range []string{"s", "default"} {
+		if _, err := other.sessions.GetSession(other.ctx, &pb.GetSessionRequest{SessionId: id}); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("session %s without its files: %v", id, err)
+		}
+		if _, err := other.sessions.CloseSession(other.ctx, &pb.CloseSessionRequest{SessionId: id}); err != nil {
+			t.Fatal(id, err)
+		}
+	}
 	other.session(&pb.CreateSessionRequest{SessionId: "s", Mode: pb.Mode_MODE_ALLOW})
+	other.end("", "", "read_file", `{"path": "none"}`)
+	closing := exec.Command(sdktest.Build(t), "sessions", "close", "--address", f.servers[1].Address, "t")
+	closing.Env = append(os.Environ(), "TOOLSERVER_TOKEN=the-token-of-agent")
+	if out, err := closing.CombinedOutput(); err != nil || !strings.Contains(string(out), "t closed") {
+		t.Errorf("closed by the command: %s, %v", out, err)
+	}
 }
 
 // TestEngineIsAway: without the engine, what changes something is refused soon and says when

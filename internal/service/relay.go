@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -210,6 +211,9 @@ func (r *relay) link() link {
 func (r *relay) unary(ctx context.Context, method string, request any, next grpc.UnaryHandler) (any, error) {
 	for attempt := 1; ; attempt++ {
 		to, err := r.route(ctx, method, request, attempt > 1)
+		if closes, is := request.(*pb.CloseSessionRequest); is && errors.Is(err, session.ErrElsewhere) {
+			return r.discard(ctx, closes)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -335,11 +339,20 @@ func (r *relay) route(ctx context.Context, method string, request any, fresh boo
 	if !ok {
 		return nil, nil
 	}
-	to, err := r.routeSession(ctx, owner, id, fresh)
-	if errors.Is(err, session.ErrElsewhere) && method == pb.SessionService_CloseSession_FullMethodName {
-		return nil, r.server.config.Sessions.Discard(ctx, owner, id)
+	return r.routeSession(ctx, owner, id, fresh)
+}
+
+// discard closes a session whose files are at no replica. Its owner may begin it anew, also
+// the default one.
+func (r *relay) discard(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
+	owner, err := oneOwner(ctx, request, mayStop)
+	if err != nil {
+		return nil, err
 	}
-	return to, err
+	if err := r.server.config.Sessions.Discard(ctx, owner, cmp.Or(request.GetSessionId(), session.DefaultID)); err != nil {
+		return nil, err
+	}
+	return new(pb.CloseSessionResponse), nil
 }
 
 func (r *relay) routeExecution(ctx context.Context, id string) (*replica.Member, error) {
@@ -400,7 +413,7 @@ func (r *relay) adopt(ctx context.Context, owner auth.Owner, id string) error {
 			if s.artifacts != nil {
 				s.artifacts.enter(adopted)
 			}
-			return s.approvals.RestoreOf(ctx, adopted.Ref())
+			return s.approvals.RestoreOf(context.WithoutCancel(ctx), adopted.Ref()) // others wait for this, too
 		})
 	})
 	return err
@@ -448,8 +461,15 @@ func (r *relay) search(ctx context.Context, method string, request any, next grp
 			return nil, otherErr
 		}
 	}
-	r.tellMissing(ctx, missing)
+	if len(missing) > 0 {
+		return nil, notAsked(missing)
+	}
 	return nil, err
+}
+
+// notAsked is the answer where replicas that may know something did not answer.
+func notAsked(missing []string) error {
+	return withRetryInfo(status.Newf(codes.Unavailable, "it is not known to those replicas that answered, and may be to %s, which did not: ask again", strings.Join(missing, ", ")), time.Second).Err()
 }
 
 func (r *relay) tellMissing(ctx context.Context, missing []string) {
@@ -542,6 +562,9 @@ func (r *relay) stream(server any, stream grpc.ServerStream, info *grpc.StreamSe
 		if !p.elsewhere || attempt == relayAttempts {
 			return err
 		}
+		if info.IsClientStream { // what the caller sent after the first message is gone, and is still being read
+			return withRetryInfo(status.New(codes.Unavailable, "the session has just moved to another replica, and nothing was done: call again"), time.Second).Err()
+		}
 		if to, err = r.route(ctx, info.FullMethod, message, true); err != nil {
 			return err
 		}
@@ -553,11 +576,19 @@ func (r *relay) stream(server any, stream grpc.ServerStream, info *grpc.StreamSe
 
 // searchStream is search for a stream of which nothing was sent yet.
 func (r *relay) searchStream(stream grpc.ServerStream, info *grpc.StreamServerInfo, message any, notFound error) error {
+	var missing []string
 	for _, other := range r.Others() {
 		p := &passing{relay: r, stream: stream, info: info, to: &other}
-		if err := p.run(stream.Context(), message); p.sent || status.Code(err) != codes.NotFound {
+		err := p.run(stream.Context(), message)
+		switch {
+		case p.sent || p.answered && status.Code(err) != codes.NotFound || stream.Context().Err() != nil:
 			return err
+		case !p.answered:
+			missing = append(missing, other.Address)
 		}
+	}
+	if len(missing) > 0 {
+		return notAsked(missing)
 	}
 	return notFound
 }
@@ -570,6 +601,7 @@ type passing struct {
 	to        *replica.Member
 	sent      bool // something, to the caller
 	elsewhere bool // the other replica does not have the session
+	answered  bool // the end is that of the other replica
 	at        eventPlace
 }
 
@@ -594,6 +626,7 @@ func (p *passing) run(ctx context.Context, first any) error {
 		}
 		trailer, err = p.pump(ctx, pb.ToolService_WatchExecution_FullMethodName, &pb.WatchExecutionRequest{ExecutionId: p.at.execution, AfterSequence: p.at.sequence})
 	}
+	p.answered = err == nil || len(trailer.Get(answeredTrailer)) > 0
 	p.stream.SetTrailer(passable(trailer))
 	switch {
 	case err == nil:

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -62,6 +63,57 @@ func KeyOwner(key string) (owner auth.Owner, id string, ok bool) {
 // once this server has ended.
 func (r *Replicas) release(key string, goesOn bool) { r.Release(context.Background(), key, goesOn) }
 
+// A hold is how many have a key at this server: sessions, also those that end, and who is
+// about to make one. The last of them gives the key back.
+type hold struct {
+	deciding sync.Mutex // held while the key is taken or given back
+	n        int        // guarded by the lock of holds
+}
+
+type holds struct {
+	mu    sync.Mutex
+	byKey map[string]*hold
+}
+
+func (h *holds) add(key string, n int) (one *hold, left int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if one = h.byKey[key]; one == nil {
+		one = new(hold)
+		if h.byKey == nil {
+			h.byKey = make(map[string]*hold)
+		}
+		h.byKey[key] = one
+	}
+	if one.n += n; one.n <= 0 {
+		delete(h.byKey, key)
+	}
+	return one, one.n
+}
+
+// hold takes a key. It is to be let go once where that succeeded.
+func (s *Store) hold(key string, take func() error) error {
+	one, _ := s.holds.add(key, 1)
+	one.deciding.Lock()
+	defer one.deciding.Unlock()
+	err := take()
+	if err != nil {
+		s.holds.add(key, -1)
+	}
+	return err
+}
+
+// letGo gives a key back, unless a later session has it.
+func (s *Store) letGo(key string, goesOn bool) {
+	one, _ := s.holds.add(key, 0)
+	one.deciding.Lock()
+	defer one.deciding.Unlock()
+	if _, n := s.holds.add(key, 0); n <= 1 {
+		s.config.Replicas.release(key, goesOn)
+	}
+	s.holds.add(key, -1)
+}
+
 // newest returns what is stored of the newest session with an id; nil where nothing is.
 func (s *Store) newest(ctx context.Context, owner auth.Owner, id string) (*record, error) {
 	r := s.config.Records
@@ -104,8 +156,12 @@ func (r *Replicas) reach(found *record) error {
 			return nil
 		}
 	}
+	anew := "close the session and create it again"
+	if found.ID == DefaultID {
+		anew = "close the session: the next call has a new one"
+	}
 	return fmt.Errorf("%w: session %q worked at a replica that is gone, in a directory which this one does not share. "+
-		"It goes on when a replica with that directory is back; to begin with no files, close the session and create it again", ErrElsewhere, found.ID)
+		"It goes on when a replica with that directory is back; to begin with no files, %s", ErrElsewhere, found.ID, anew)
 }
 
 // Adopt brings a session here that no server has. Before ready is called, nobody uses it.
@@ -125,12 +181,11 @@ func (s *Store) Adopt(ctx context.Context, owner auth.Owner, id string, ready fu
 	if err := replicas.reach(found); err != nil {
 		return nil, err
 	}
-	if err := replicas.Take(ctx, key, false); err != nil {
+	if err := s.hold(key, func() error { return replicas.Take(ctx, key, false) }); err != nil {
 		return nil, err
 	}
 	adopted, err := s.adopt(ctx, owner, id, ready)
 	if err != nil {
-		replicas.release(key, true)
 		return nil, fmt.Errorf("session %.64q cannot be taken over: %w", id, err)
 	}
 	replicas.Keep(key)
@@ -147,6 +202,7 @@ func (s *Store) adopt(ctx context.Context, owner auth.Owner, id string, ready fu
 		err = s.restore(found)
 	}
 	if err != nil {
+		s.letGo(OwnerKey(owner, id), true)
 		return nil, err
 	}
 	adopted, err := s.Peek(owner, id)

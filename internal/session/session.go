@@ -538,7 +538,7 @@ func (s *Session) release() {
 		cache.close(s.store.config.MaxCacheBytes)
 	}
 	if s.store.config.Replicas != nil {
-		s.store.config.Replicas.release(OwnerKey(s.Owner, s.ID), s.suspended.Load())
+		s.store.letGo(OwnerKey(s.Owner, s.ID), s.suspended.Load())
 	}
 	s.leaveParent()
 }

@@ -151,6 +151,7 @@ type Store struct {
 	mu     sync.RWMutex
 	byKey  map[key]*Session
 	byRef  map[Ref]*Session // those of byKey, and closed ones that are in use
+	holds  holds            // of keys that this server has among replicas
 	epoch  int64            // of the newest session
 	closed bool
 	work   sync.WaitGroup // what is done behind callers; Close waits for it
@@ -287,13 +288,16 @@ func (s *Store) createOwned(owner auth.Owner, request Request) (*Session, error)
 		return s.create(owner, request)
 	}
 	key := OwnerKey(owner, request.ID)
-	claimed, err := s.config.Replicas.Claim(context.Background(), key, request.Below != nil)
+	err := s.hold(key, func() error {
+		_, err := s.config.Replicas.Claim(context.Background(), key, request.Below != nil)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("the session could not be made: %w", err)
 	}
 	made, err := s.create(owner, request)
-	if err != nil && claimed {
-		s.config.Replicas.release(key, false)
+	if err != nil {
+		s.letGo(key, false)
 	}
 	return made, err
 }
