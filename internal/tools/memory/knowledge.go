@@ -249,7 +249,7 @@ func explain(err error, path string) error {
 
 func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, error) {
 	s := r.Source
-	text := fmt.Sprintf("Ingested %q into scope %s: %d files, %s of text. New or changed %d, unchanged %d, gone %d", s.Name, s.Scope, s.Files, size.Bytes(s.Bytes), r.Added, r.Kept, r.Removed)
+	text := fmt.Sprintf("Ingested %q into scope %s: %s, %s of text. New or changed %d, unchanged %d, gone %d", s.Name, s.Scope, files(s.Files), amount(s.Bytes), r.Added, r.Kept, r.Removed)
 	if r.Repeated > 0 {
 		text += fmt.Sprintf(", the same as another %d", r.Repeated)
 	}
@@ -263,7 +263,7 @@ func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, err
 		}
 	}
 	if r.Masked > 0 {
-		text += fmt.Sprintf("(in %d files secrets were masked)\n", r.Masked)
+		text += fmt.Sprintf("(in %s secrets were masked)\n", files(r.Masked))
 	}
 	for _, note := range r.Notes {
 		text += "(" + note + ")\n"
@@ -274,6 +274,21 @@ func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, err
 	})
 }
 
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+// amount is how much text that is, with its unit.
+func amount(bytes int64) string {
+	if bytes%1024 != 0 || bytes == 0 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return size.Bytes(bytes).String()
+}
+
 func (f *family) listSources(ctx context.Context, who memory.Who) (tools.Result, error) {
 	list, partial, err := f.store.Sources(ctx, who, []memory.Scope{memory.OfPrincipal, memory.OfTenant})
 	if err != nil {
@@ -282,8 +297,12 @@ func (f *family) listSources(ctx context.Context, who memory.Who) (tools.Result,
 	var b strings.Builder
 	details := []map[string]any{}
 	for _, s := range list {
-		fmt.Fprintf(&b, "[%s] %s (%s, %d files, %s, %s)\n", s.Scope, s.Name, s.Kind, s.Files, size.Bytes(s.Bytes), s.Updated.Format(time.DateOnly))
-		details = append(details, map[string]any{"name": s.Name, "scope": s.Scope, "kind": s.Kind, "origin": s.Origin, "files": s.Files, "bytes": s.Bytes, "updated": s.Updated, "by": s.By})
+		fmt.Fprintf(&b, "[%s] %s (%s, %s, %s, %s)", s.Scope, s.Name, s.Kind, files(s.Files), amount(s.Bytes), s.Updated.Format(time.DateOnly))
+		if s.Broken {
+			b.WriteString(" damaged: some of it is not found; ingest it again")
+		}
+		b.WriteString("\n")
+		details = append(details, map[string]any{"name": s.Name, "scope": s.Scope, "kind": s.Kind, "origin": s.Origin, "files": s.Files, "bytes": s.Bytes, "updated": s.Updated, "by": s.By, "damaged": s.Broken})
 	}
 	if len(list) == 0 {
 		b.WriteString("There are no sources.\n")
