@@ -85,7 +85,20 @@ func (in ingestInput) Check() (problems []tools.Problem) {
 }
 
 func (f *family) ingest() tools.Tool {
-	return tools.New(
+	preview := func(_ context.Context, _ tools.Env, in ingestInput) tools.Preview {
+		switch in.operation() {
+		case opList:
+			return tools.Preview{Kind: tools.PreviewText, Text: "Lists the sources of knowledge."}
+		case opRemove:
+			return f.preview(fmt.Sprintf("Removes the source %q of knowledge", in.name()), in.Scope, "")
+		}
+		what := "Takes " + cmp.Or(in.Path, in.URL, "a text") + " into knowledge"
+		if in.Include != "" {
+			what += ", the files " + in.Include
+		}
+		return f.preview(what+fmt.Sprintf(", as the source %q", in.name()), in.Scope, in.Text)
+	}
+	return tools.WithPreview(tools.New(
 		tools.Spec{
 			Name: "knowledge_ingest", Aliases: []string{"KnowledgeIngest"}, Label: "Take in knowledge", Summary: "Take files, folders, pages or text into knowledge.",
 			Description: ingestDoc, Help: help, Category: category, Level: tools.ReadOnly, DefaultTimeout: 10 * time.Minute,
@@ -108,7 +121,7 @@ func (f *family) ingest() tools.Tool {
 			}
 			return effects
 		},
-		f.runIngest)
+		f.runIngest), preview)
 }
 
 func (f *family) runIngest(ctx context.Context, env tools.Env, in ingestInput, out tools.Sink) (tools.Result, error) {
@@ -399,7 +412,7 @@ func (f *family) showParts(env tools.Env, in searchInput, found memory.Found) (t
 		b.WriteString(text)
 		shown = append(shown, foundPart{p.Source, p.Scope, placeOf(p), p.Also, p.Heading, p.Text, found.Scores[i]})
 	}
-	out := "Nothing was found: try other words, or see what there is with operation list of knowledge_ingest.\n"
+	out := "Nothing was found: words are matched as they are written. Try other words and forms, or see what there is with operation list of knowledge_ingest.\n"
 	if len(shown) > 0 {
 		out = tools.Untrusted("knowledge", b.String())
 	}
