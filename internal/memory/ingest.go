@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -293,25 +294,20 @@ func (in *Ingestion) write(ctx context.Context, packs []packed, report *Report, 
 	if in.last != nil {
 		note, revision = *in.last, in.last.revision
 		for _, p := range in.last.Packs {
-			unused[p.ID] = true
+			unused[p.unused()] = true
 		}
 		for _, id := range in.last.Unused {
 			unused[id] = true
 		}
 	}
-	note.Unused = nil
-	for id := range unused {
-		note.Unused = append(note.Unused, id)
-	}
+	note.Unused = slices.Collect(maps.Keys(unused))
 	for _, p := range packs {
-		note.Unused = append(note.Unused, p.name.ID)
+		note.Unused = append(note.Unused, packName{p.name.ID, s.options.Model}.unused())
 	}
-	for _, p := range note.Packs { // those are in force until the end
-		note.Unused = slices.DeleteFunc(note.Unused, func(id string) bool { return id == p.ID })
-	}
+	note.Unused = slices.DeleteFunc(note.Unused, isOneOf(note.Packs)) // those are in force until the end
 	if len(packs) > 0 {
 		var err error
-		if revision, err = in.storeManifest(ctx, note, revision); err != nil {
+		if revision, err = sp.storeManifest(ctx, note, revision); err != nil {
 			return err
 		}
 	}
@@ -351,40 +347,41 @@ func (in *Ingestion) write(ctx context.Context, packs []packed, report *Report, 
 		if !kept[packs[i].name.ID] {
 			in.next.Packs = append(in.next.Packs, packs[i].name)
 		}
-		delete(unused, packs[i].name.ID)
 	}
-	for _, p := range in.next.Packs {
-		delete(unused, p.ID)
-	}
-	in.next.Unused = nil
-	for id := range unused {
-		in.next.Unused = append(in.next.Unused, id)
-	}
+	in.next.Unused = slices.DeleteFunc(slices.Collect(maps.Keys(unused)), isOneOf(in.next.Packs))
 	in.next.Updated = time.Now().UTC().Truncate(time.Second)
-	if _, err := in.storeManifest(ctx, in.next, revision); err != nil {
+	if _, err := sp.storeManifest(ctx, in.next, revision); err != nil {
 		return err
 	}
 	behind := context.WithoutCancel(ctx)
-	for id := range unused {
-		sp.deletePack(behind, name, id)
+	for _, text := range in.next.Unused {
+		_ = sp.deletePack(behind, name, text) // or at the next change
 	}
 	return nil
 }
 
+// isOneOf returns what tells whether an unused pack is one of some packs.
+func isOneOf(packs []packName) func(unused string) bool {
+	return func(unused string) bool {
+		id, _, _ := strings.Cut(unused, "/")
+		return slices.ContainsFunc(packs, func(p packName) bool { return p.ID == id })
+	}
+}
+
 // storeManifest stores a manifest in place of that of a revision.
-func (in *Ingestion) storeManifest(ctx context.Context, source Source, last state.Revision) (state.Revision, error) {
+func (sp *space) storeManifest(ctx context.Context, source Source, last state.Revision) (state.Revision, error) {
 	value, err := json.Marshal(source)
 	if err != nil {
 		return 0, err
 	}
-	key := in.space.key(sourceKind, source.Name)
-	revision, err := in.store.entries.Update(ctx, key, value, last, 0)
+	key := sp.key(sourceKind, source.Name)
+	revision, err := sp.store.entries.Update(ctx, key, value, last, 0)
 	if errors.Is(err, state.ErrConflict) {
 		return 0, changedMeanwhile(source.Name)
 	}
 	if err != nil {
 		return 0, unavailable(err)
 	}
-	in.space.take(state.Entry{Key: key, Value: value, Revision: revision})
+	sp.take(state.Entry{Key: key, Value: value, Revision: revision})
 	return revision, nil
 }

@@ -202,8 +202,16 @@ func TestIngestAgain(t *testing.T) {
 	if got := s.places(t, alice, "vermilion"); len(got) != 0 {
 		t.Errorf("found %v", got)
 	}
-	left := 0
+	if left := packsLeft(t, s); left != 0 {
+		t.Errorf("%d packs are left", left)
+	}
+}
+
+// packsLeft counts packs and groups of vectors that are stored, of anybody.
+func packsLeft(t testing.TB, s *Store) (left int) {
+	t.Helper()
 	watching, done := context.WithCancel(t.Context())
+	defer done()
 	s.packs.Watch(watching, "", func(e state.Entry) {
 		if e.Key == "" {
 			done()
@@ -211,7 +219,113 @@ func TestIngestAgain(t *testing.T) {
 			left++
 		}
 	})
-	if left != 0 {
+	return left
+}
+
+// TestDamagedSource: a source whose packs are damaged or missing is told as that and keeps
+// nobody from the others. It can be ingested again, and removed.
+func TestDamagedSource(t *testing.T) {
+	engine := openEngine(t)
+	s := openStore(t, engine, Options{})
+	for _, name := range []string{"damaged", "missing", "whole"} {
+		s.mustIngest(t, alice, name, map[string]string{name + ".md": "turpentine of " + name})
+	}
+	sp, err := s.whole(t.Context(), alice, OfPrincipal, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.packs.Put(t.Context(), sp.packKey("damaged", sp.sources["damaged"].Packs[0].ID), []byte("no pack"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.packs.Delete(t.Context(), sp.packKey("missing", sp.sources["missing"].Packs[0].ID), 0); err != nil {
+		t.Fatal(err)
+	}
+
+	s = openStore(t, engine, Options{})
+	found, err := s.Search(t.Context(), alice, both, Query{Text: "turpentine", Limit: 10})
+	if err != nil || found.Partial || len(found.Parts) != 1 || len(found.Notes) != 2 || !strings.Contains(found.Notes[0], `"damaged"`) {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	list, partial, err := s.Sources(t.Context(), alice, both)
+	if err != nil || partial || len(list) != 3 || !list[0].Broken || !list[1].Broken || list[2].Broken {
+		t.Errorf("%+v, %v", list, err)
+	}
+	s.mustIngest(t, alice, "other", map[string]string{"other.md": "turpentine as well"})
+	s.mustIngest(t, alice, "missing", map[string]string{"missing.md": "turpentine of missing"})
+	if there, err := s.Remove(t.Context(), alice, OfPrincipal, "damaged"); !there || err != nil {
+		t.Errorf("%t, %v", there, err)
+	}
+	found, err = s.Search(t.Context(), alice, both, Query{Text: "turpentine", Limit: 10})
+	if err != nil || found.Partial || len(found.Parts) != 3 || len(found.Notes) != 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if left := packsLeft(t, s); left != 3 {
+		t.Errorf("%d packs are left", left)
+	}
+}
+
+// hookedEngine calls a hook before something is deleted.
+type hookedEngine struct {
+	state.Engine
+	hook func() error
+}
+
+type hookedKV struct {
+	state.KV
+	hook func() error
+}
+
+func (e hookedEngine) KV(ctx context.Context, space state.Space) (state.KV, error) {
+	kv, err := e.Engine.KV(ctx, space)
+	return hookedKV{kv, e.hook}, err
+}
+
+func (kv hookedKV) Delete(ctx context.Context, key string, last state.Revision) error {
+	if err := kv.hook(); err != nil {
+		return err
+	}
+	return kv.KV.Delete(ctx, key, last)
+}
+
+// TestRemoveInterrupted: a removal whose call is cancelled goes on, and one whose process ends
+// is gone on with by the next; no pack is left, also not of vectors of another model.
+func TestRemoveInterrupted(t *testing.T) {
+	engine := openEngine(t)
+	s := openStore(t, engine, Options{Model: "of/before", Embed: func(_ context.Context, texts []string) (list [][]float32, err error) {
+		for range texts {
+			list = append(list, []float32{1, 2})
+		}
+		return list, nil
+	}})
+	for _, name := range []string{"a", "b"} {
+		s.mustIngest(t, alice, name, map[string]string{name + ".md": "turpentine of " + name})
+	}
+	if left := packsLeft(t, s); left != 4 {
+		t.Fatalf("%d packs", left)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s = openStore(t, hookedEngine{engine, func() error { cancel(); return nil }}, Options{})
+	if there, err := s.Remove(ctx, alice, OfPrincipal, "a"); !there || err != nil {
+		t.Errorf("%t, %v", there, err)
+	}
+	deleted := 0
+	s = openStore(t, hookedEngine{engine, func() error {
+		if deleted++; deleted > 1 {
+			return state.ErrUnavailable
+		}
+		return nil
+	}}, Options{})
+	if _, err := s.Remove(t.Context(), alice, OfPrincipal, "b"); codeOf(err) != "memory_unavailable" {
+		t.Errorf("%v", err)
+	}
+	if list, _, err := s.Sources(t.Context(), alice, both); len(list) != 0 || err != nil {
+		t.Errorf("%+v, %v", list, err)
+	}
+	s = openStore(t, engine, Options{})
+	if there, err := s.Remove(t.Context(), alice, OfPrincipal, "b"); !there || err != nil {
+		t.Errorf("%t, %v", there, err)
+	}
+	if left := packsLeft(t, s); left != 0 {
 		t.Errorf("%d packs are left", left)
 	}
 }

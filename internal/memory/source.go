@@ -4,6 +4,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -11,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +52,7 @@ type Source struct {
 	Unused  []string   `json:"unused,omitempty"` // packs that may be there and are to be removed
 
 	Scope    Scope `json:"-"`
+	Broken   bool  `json:"-"` // some of it cannot be read
 	revision state.Revision
 }
 
@@ -86,6 +89,8 @@ type place struct {
 type loadedSource struct {
 	revision state.Revision
 	packs    map[packName]*loadedPack
+	broken   error     // why some packs are not among these
+	retry    time.Time // when those are looked for again
 }
 
 type loadedPack struct {
@@ -97,6 +102,10 @@ func (sp *space) packKey(source, id string, more ...string) string {
 	return sp.prefix + state.Key(append([]string{source, id}, more...)...)
 }
 
+// retryBroken is how long a source is left alone of which something is damaged or missing:
+// the state may have been old, or is repaired.
+const retryBroken = time.Minute
+
 // load brings the index of parts up to date with the manifests, until the space is closed.
 func (sp *space) load() {
 	for {
@@ -104,6 +113,8 @@ func (sp *space) load() {
 		if name == "" {
 			select {
 			case <-sp.wake:
+				continue
+			case <-time.After(retryBroken):
 				continue
 			case <-sp.ctx.Done():
 				return
@@ -137,13 +148,16 @@ func (sp *space) behind() (name string, source *Source) {
 		}
 	}
 	for name, source := range sp.sources {
-		if have := sp.loaded[name]; have == nil || have.revision < source.revision {
+		have := sp.loaded[name]
+		if have == nil || have.revision < source.revision || have.broken != nil && time.Now().After(have.retry) {
 			return name, source
 		}
 	}
 	return "", nil
 }
 
+// loadSource brings the index up to date with a source. What is damaged or missing of it is
+// noted, and the rest is searched.
 func (sp *space) loadSource(name string, source *Source) error {
 	sp.mu.RLock()
 	old := sp.loaded[name]
@@ -157,25 +171,24 @@ func (sp *space) loadSource(name string, source *Source) error {
 				now.packs[id] = old.packs[id]
 				continue
 			}
-			p, err := sp.readPack(name, id)
-			if errors.Is(err, state.ErrNotFound) && sp.isOld(name, source) {
+			loaded, counts, err := sp.loadPack(name, id)
+			missing := errors.Is(err, state.ErrNotFound)
+			if missing && sp.isOld(name, source) {
 				return nil // a newer manifest does not have it
+			}
+			if missing || errors.Is(err, errPack) {
+				now.broken, now.retry = err, time.Now().Add(retryBroken)
+				continue
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			loaded := &loadedPack{docs: p.Docs}
-			for _, doc := range p.Docs {
-				for _, part := range split(doc.Places[0].Path, doc.Text, doc.Places[0].Line) {
-					loaded.items = append(loaded.items, &item{doc: doc, part: part})
-					fresh[id] = append(fresh[id], count(part.text, part.heading, doc.Places[0].Path))
-				}
-			}
-			if err := sp.readVectors(name, id, loaded.items); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+			fresh[id] = counts
 			now.packs[id] = loaded
 		}
+	}
+	if now.broken != nil && (old == nil || old.broken == nil) {
+		sp.store.options.Logger.Error("a source of knowledge is damaged: the rest of it is searched, and who ingests it again repairs it", zap.String("source", name), zap.Error(now.broken))
 	}
 	for id, counts := range fresh {
 		items := now.packs[id].items
@@ -207,6 +220,21 @@ func (sp *space) loadSource(name string, source *Source) error {
 	}
 	sp.tell()
 	return nil
+}
+
+func (sp *space) loadPack(source string, name packName) (loaded *loadedPack, counts []counted, err error) {
+	p, err := sp.readPack(source, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	loaded = &loadedPack{docs: p.Docs}
+	for _, doc := range p.Docs {
+		for _, part := range split(doc.Places[0].Path, doc.Text, doc.Places[0].Line) {
+			loaded.items = append(loaded.items, &item{doc: doc, part: part})
+			counts = append(counts, count(part.text, part.heading, doc.Places[0].Path))
+		}
+	}
+	return loaded, counts, sp.readVectors(source, name, loaded.items)
 }
 
 // isOld reports whether a manifest was replaced meanwhile.
@@ -248,7 +276,7 @@ func decodePack(value []byte) (p pack, err error) {
 		return p, errPack
 	}
 	if err := decode(raw[n:n+int(size)], &p, &p.Version, packVersion); err != nil {
-		return p, err
+		return p, fmt.Errorf("%w: %w", errPack, err)
 	}
 	text := string(raw[n+int(size):])
 	for _, doc := range p.Docs {
@@ -341,6 +369,8 @@ func (s *Store) Sources(ctx context.Context, who Who, scopes []Scope) (list []So
 			}
 			one := *source
 			one.Scope = scope
+			have := sp.loaded[one.Name]
+			one.Broken = have != nil && have.broken != nil
 			of = append(of, one)
 		}
 		sp.mu.RUnlock()
@@ -350,9 +380,11 @@ func (s *Store) Sources(ctx context.Context, who Who, scopes []Scope) (list []So
 	return list, partial, nil
 }
 
-// Remove removes a source and reports whether it was there.
+// Remove removes a source and reports whether it was there. First its manifest says that all
+// packs are unused, and goes when they are gone: who calls it again, or ingests something by
+// that name, goes on where it was interrupted.
 func (s *Store) Remove(ctx context.Context, who Who, scope Scope, name string) (bool, error) {
-	sp, err := s.whole(ctx, who, scope, true)
+	sp, err := s.whole(ctx, who, scope, false)
 	if err != nil {
 		return false, err
 	}
@@ -362,42 +394,73 @@ func (s *Store) Remove(ctx context.Context, who Who, scope Scope, name string) (
 	if source == nil {
 		return false, nil
 	}
-	err = s.entries.Delete(ctx, sp.key(sourceKind, name), source.revision)
+	rest := *source
+	rest.Files, rest.Bytes, rest.Packs, rest.Unused = 0, 0, nil, slices.Clone(source.Unused)
+	for _, p := range source.Packs {
+		rest.Unused = append(rest.Unused, p.unused())
+	}
+	revision, err := sp.storeManifest(ctx, rest, source.revision)
+	if err != nil {
+		return false, err
+	}
+	behind := context.WithoutCancel(ctx)
+	for _, text := range rest.Unused {
+		sp.mu.RLock()
+		now := sp.sources[name]
+		sp.mu.RUnlock()
+		if now == nil || now.revision != revision { // somebody ingests it
+			return false, changedMeanwhile(name)
+		}
+		if err := sp.deletePack(behind, name, text); err != nil {
+			return false, unavailable(err)
+		}
+	}
+	err = s.entries.Delete(behind, sp.key(sourceKind, name), revision)
 	if errors.Is(err, state.ErrConflict) {
 		return false, changedMeanwhile(name)
 	}
 	if err != nil {
 		return false, unavailable(err)
 	}
-	for _, p := range source.Packs {
-		sp.deletePack(ctx, name, p.ID)
-	}
-	for _, id := range source.Unused {
-		sp.deletePack(ctx, name, id)
-	}
 	sp.mu.Lock()
-	if sp.sources[name] == source {
+	defer sp.mu.Unlock()
+	if now := sp.sources[name]; now != nil && now.revision == revision {
 		delete(sp.sources, name)
 		sp.tell()
 		sp.awaken()
 	}
-	sp.mu.Unlock()
 	return true, nil
 }
 
-// deletePack removes a pack that no manifest names. What fails here leaves something behind
-// that nobody sees, and that the next change of the source removes.
-func (sp *space) deletePack(ctx context.Context, source, id string) {
-	sp.store.packs.Delete(ctx, sp.packKey(source, id), 0)
-	if model := sp.store.options.Model; model != "" {
-		for group := range packBytes / partBytes / vectorsGroup * 8 {
-			key := sp.vectorsKey(source, packName{id, model}, group)
-			if _, err := sp.store.packs.Get(ctx, key); err != nil {
-				return
-			}
-			sp.store.packs.Delete(ctx, key, 0)
+// unused is how a manifest names a pack that is to be removed.
+func (p packName) unused() string {
+	if p.Model == "" {
+		return p.ID
+	}
+	return p.ID + "/" + p.Model
+}
+
+// deletePack removes a pack that a manifest names as unused, with its vectors. What is left
+// where it fails is removed by the next change of the source.
+func (sp *space) deletePack(ctx context.Context, source, unused string) error {
+	id, model, _ := strings.Cut(unused, "/")
+	name := packName{id, cmp.Or(model, sp.store.options.Model)}
+	groups := 0
+	for ; name.Model != ""; groups++ {
+		_, err := sp.store.packs.Get(ctx, sp.vectorsKey(source, name, groups))
+		if errors.Is(err, state.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return err
 		}
 	}
+	for group := groups - 1; group >= 0; group-- { // so that those that are left begin with the first
+		if err := sp.store.packs.Delete(ctx, sp.vectorsKey(source, name, group), 0); err != nil {
+			return err
+		}
+	}
+	return sp.store.packs.Delete(ctx, sp.packKey(source, id), 0)
 }
 
 func changedMeanwhile(name string) error {
@@ -436,6 +499,11 @@ func (s *Store) Search(ctx context.Context, who Who, scopes []Scope, q Query) (f
 		found.Partial = found.Partial || !complete
 		sp.mu.RLock()
 		search.among(sp.byPart, scopeOf, scope)
+		for _, name := range slices.Sorted(maps.Keys(sp.loaded)) {
+			if sp.loaded[name].broken != nil && (q.Source == "" || q.Source == name) {
+				found.Notes = append(found.Notes, fmt.Sprintf("source %q of scope %s is damaged, and some of it is not found: ingest it again", name, scope))
+			}
+		}
 		sp.mu.RUnlock()
 	}
 	seen := make(map[string]int) // texts, and where they are among the parts

@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/policy"
@@ -34,6 +35,10 @@ func TestLasting(t *testing.T) {
 		{deny, tools.ModeAllow, false, policy.Deny},
 		{deny, tools.ModeAllow, true, policy.Deny},
 	} {
+		spec := spec
+		if test.lasting && test.mode == tools.ModeAllow {
+			spec = &tools.Spec{Name: "memory_store", Level: tools.ReadOnly}
+		}
 		call := &policy.Subject{
 			Spec: spec, Level: tools.WorkspaceWrite, Mode: test.mode, Workspace: "/work", Digest: [32]byte{1},
 			Effects: []tools.Effect{{Kind: tools.UsesTool, Tool: "dynamic__deploy_all", Lasting: test.lasting}},
@@ -41,6 +46,11 @@ func TestLasting(t *testing.T) {
 		got := test.policy.Decide(call, nil)
 		if got.Action != test.want {
 			t.Errorf("mode %s, lasting %t: %s by %s, want %s", test.mode, test.lasting, got.Action, got.Rule, test.want)
+		}
+		for _, effect := range got.Effects {
+			if test.lasting && strings.Contains(effect.Verdict.Reason, "changes nothing") {
+				t.Errorf("mode %s: %s", test.mode, effect.Verdict.Reason)
+			}
 		}
 		tiers := test.policy.Tiers(call, got)
 		if test.lasting && len(tiers) > 0 || got.Action == policy.Ask && !test.lasting && len(tiers) != 1 {

@@ -93,7 +93,8 @@ func (s *subject) byDefault() verdict {
 	case tools.ReachesHost:
 		return s.byNetwork()
 	case tools.UsesTool:
-		if s.own && s.call.Spec.Needs() == tools.ReadOnly {
+		lasts := slices.ContainsFunc(s.call.Effects, func(e tools.Effect) bool { return e.Lasting })
+		if s.own && s.call.Spec.Needs() == tools.ReadOnly && !lasts {
 			return allow(readOnly)
 		}
 		if s.own && !s.alone() {

@@ -44,7 +44,17 @@ func (in storeInput) Check() (problems []tools.Problem) {
 }
 
 func (f *family) remember() tools.Tool {
-	return tools.New(
+	preview := func(_ context.Context, _ tools.Env, in storeInput) tools.Preview {
+		what := "Stores in memory"
+		if in.Key != "" {
+			what += fmt.Sprintf(", as %q", in.Key)
+		}
+		if len(in.Tags) > 0 {
+			what += ", with tags " + strings.Join(in.Tags, ", ")
+		}
+		return f.preview(what, in.Scope, in.Text)
+	}
+	return tools.WithPreview(tools.New(
 		tools.Spec{
 			Name: "memory_store", Aliases: []string{"MemoryStore", "save_memory"}, Label: "Remember", Summary: "Store a fact for later calls and sessions.",
 			Description: storeDoc, Help: help, Category: category, Level: tools.ReadOnly,
@@ -90,7 +100,7 @@ func (f *family) remember() tools.Tool {
 				said += "\n(" + note + ")"
 			}
 			return withDetails(said+"\n", map[string]any{"key": e.Key, "scope": e.Scope, "replaced": replaced, "masked": masked})
-		})
+		}), preview)
 }
 
 const (
@@ -222,7 +232,11 @@ func (f *family) showEntries(env tools.Env, in recallInput, found memory.Found) 
 	if len(shown) > 0 {
 		out = tools.Untrusted("memory", b.String())
 	} else {
-		out = "Nothing is remembered of that.\n"
+		out = "Nothing is remembered of that."
+		if in.Query != "" {
+			out += " Words are matched as they are written: try other words and forms, or recall without query for the newest."
+		}
+		out += "\n"
 	}
 	next := in.Offset + len(shown)
 	if next < found.Matched && len(shown) > 0 {
@@ -254,7 +268,17 @@ func (in forgetInput) Check() []tools.Problem {
 }
 
 func (f *family) forget() tools.Tool {
-	return tools.New(
+	preview := func(_ context.Context, _ tools.Env, in forgetInput) tools.Preview {
+		what := "Forgets everything in memory"
+		switch {
+		case in.Key != "":
+			what = fmt.Sprintf("Forgets %q of memory", in.Key)
+		case len(in.Tags) > 0:
+			what = "Forgets what has the tags " + strings.Join(in.Tags, ", ") + " of memory"
+		}
+		return f.preview(what, in.Scope, "")
+	}
+	return tools.WithPreview(tools.New(
 		tools.Spec{
 			Name: "memory_forget", Aliases: []string{"MemoryForget"}, Label: "Forget", Summary: "Forget what was stored in memory.",
 			Description: forgetDoc, Help: help, Category: category, Level: tools.ReadOnly, FreesSpace: true,
@@ -284,5 +308,5 @@ func (f *family) forget() tools.Tool {
 				return tools.Result{}, tools.Failf("not_found", "There is no memory %q in scope %s. %s lists what there is.", in.Key, scope, env.Words.GoOn("memory_recall", recallInput{}))
 			}
 			return withDetails(fmt.Sprintf("Forgot %d of scope %s.\n", n, scope), map[string]any{"forgotten": n, "scope": scope})
-		})
+		}), preview)
 }

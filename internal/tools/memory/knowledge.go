@@ -85,7 +85,20 @@ func (in ingestInput) Check() (problems []tools.Problem) {
 }
 
 func (f *family) ingest() tools.Tool {
-	return tools.New(
+	preview := func(_ context.Context, _ tools.Env, in ingestInput) tools.Preview {
+		switch in.operation() {
+		case opList:
+			return tools.Preview{Kind: tools.PreviewText, Text: "Lists the sources of knowledge."}
+		case opRemove:
+			return f.preview(fmt.Sprintf("Removes the source %q of knowledge", in.name()), in.Scope, "")
+		}
+		what := "Takes " + cmp.Or(in.Path, in.URL, "a text") + " into knowledge"
+		if in.Include != "" {
+			what += ", the files " + in.Include
+		}
+		return f.preview(what+fmt.Sprintf(", as the source %q", in.name()), in.Scope, in.Text)
+	}
+	return tools.WithPreview(tools.New(
 		tools.Spec{
 			Name: "knowledge_ingest", Aliases: []string{"KnowledgeIngest"}, Label: "Take in knowledge", Summary: "Take files, folders, pages or text into knowledge.",
 			Description: ingestDoc, Help: help, Category: category, Level: tools.ReadOnly, DefaultTimeout: 10 * time.Minute,
@@ -108,7 +121,7 @@ func (f *family) ingest() tools.Tool {
 			}
 			return effects
 		},
-		f.runIngest)
+		f.runIngest), preview)
 }
 
 func (f *family) runIngest(ctx context.Context, env tools.Env, in ingestInput, out tools.Sink) (tools.Result, error) {
@@ -249,7 +262,7 @@ func explain(err error, path string) error {
 
 func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, error) {
 	s := r.Source
-	text := fmt.Sprintf("Ingested %q into scope %s: %d files, %s of text. New or changed %d, unchanged %d, gone %d", s.Name, s.Scope, s.Files, size.Bytes(s.Bytes), r.Added, r.Kept, r.Removed)
+	text := fmt.Sprintf("Ingested %q into scope %s: %s, %s of text. New or changed %d, unchanged %d, gone %d", s.Name, s.Scope, files(s.Files), amount(s.Bytes), r.Added, r.Kept, r.Removed)
 	if r.Repeated > 0 {
 		text += fmt.Sprintf(", the same as another %d", r.Repeated)
 	}
@@ -263,7 +276,7 @@ func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, err
 		}
 	}
 	if r.Masked > 0 {
-		text += fmt.Sprintf("(in %d files secrets were masked)\n", r.Masked)
+		text += fmt.Sprintf("(in %s secrets were masked)\n", files(r.Masked))
 	}
 	for _, note := range r.Notes {
 		text += "(" + note + ")\n"
@@ -274,6 +287,21 @@ func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, err
 	})
 }
 
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+// amount is how much text that is, with its unit.
+func amount(bytes int64) string {
+	if bytes%1024 != 0 || bytes == 0 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return size.Bytes(bytes).String()
+}
+
 func (f *family) listSources(ctx context.Context, who memory.Who) (tools.Result, error) {
 	list, partial, err := f.store.Sources(ctx, who, []memory.Scope{memory.OfPrincipal, memory.OfTenant})
 	if err != nil {
@@ -282,8 +310,12 @@ func (f *family) listSources(ctx context.Context, who memory.Who) (tools.Result,
 	var b strings.Builder
 	details := []map[string]any{}
 	for _, s := range list {
-		fmt.Fprintf(&b, "[%s] %s (%s, %d files, %s, %s)\n", s.Scope, s.Name, s.Kind, s.Files, size.Bytes(s.Bytes), s.Updated.Format(time.DateOnly))
-		details = append(details, map[string]any{"name": s.Name, "scope": s.Scope, "kind": s.Kind, "origin": s.Origin, "files": s.Files, "bytes": s.Bytes, "updated": s.Updated, "by": s.By})
+		fmt.Fprintf(&b, "[%s] %s (%s, %s, %s, %s)", s.Scope, s.Name, s.Kind, files(s.Files), amount(s.Bytes), s.Updated.Format(time.DateOnly))
+		if s.Broken {
+			b.WriteString(" damaged: some of it is not found; ingest it again")
+		}
+		b.WriteString("\n")
+		details = append(details, map[string]any{"name": s.Name, "scope": s.Scope, "kind": s.Kind, "origin": s.Origin, "files": s.Files, "bytes": s.Bytes, "updated": s.Updated, "by": s.By, "damaged": s.Broken})
 	}
 	if len(list) == 0 {
 		b.WriteString("There are no sources.\n")
@@ -380,7 +412,7 @@ func (f *family) showParts(env tools.Env, in searchInput, found memory.Found) (t
 		b.WriteString(text)
 		shown = append(shown, foundPart{p.Source, p.Scope, placeOf(p), p.Also, p.Heading, p.Text, found.Scores[i]})
 	}
-	out := "Nothing was found: try other words, or see what there is with operation list of knowledge_ingest.\n"
+	out := "Nothing was found: words are matched as they are written. Try other words and forms, or see what there is with operation list of knowledge_ingest.\n"
 	if len(shown) > 0 {
 		out = tools.Untrusted("knowledge", b.String())
 	}

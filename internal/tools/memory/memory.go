@@ -56,6 +56,22 @@ func changes(what string, scope memory.Scope) []tools.Effect {
 	return []tools.Effect{{Kind: tools.UsesTool, Tool: what + "/principal", Configured: true}}
 }
 
+// preview shows a person what a call does, and its text as it would be stored.
+func (f *family) preview(what, scope, text string) tools.Preview {
+	switch scopeOf(scope) {
+	case memory.OfTenant:
+		what += ", for everybody of the tenant"
+	case memory.OfSession:
+		what += ", of this session"
+	}
+	what += "."
+	if text != "" {
+		what += "\n\n" + text
+	}
+	masked, _ := f.store.Mask(strings.ToValidUTF8(what, "\ufffd"))
+	return tools.Preview{Kind: tools.PreviewText, Text: masked}
+}
+
 // scopeOf returns a scope, principal unless it is given.
 func scopeOf(text string) memory.Scope {
 	if text == "" {

@@ -5,6 +5,8 @@ package memory_test
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/memory"
@@ -24,7 +26,9 @@ func family(t *testing.T) []tools.Tool {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { kept.Close() })
-	store := memory.New(memory.Options{Engine: func() (state.Engine, error) { return kept, nil }})
+	store := memory.New(memory.Options{
+		Engine: func() (state.Engine, error) { return kept, nil }, Mask: func(text string) string { return strings.ReplaceAll(text, "hush", "***") },
+	})
 	t.Cleanup(func() { store.Close() })
 	pages, err := web.New(web.Config{}, nil)
 	if err != nil {
@@ -37,6 +41,23 @@ func family(t *testing.T) []tools.Tool {
 			return page.URL, page.Title, page.Text, err
 		},
 	})
+}
+
+// TestPreview: a person who is asked sees what a call does, and the text as it is stored.
+func TestPreview(t *testing.T) {
+	for _, one := range family(t) {
+		if one.Spec().Name != "memory_store" {
+			continue
+		}
+		call, err := one.Decode(tools.Env{}, json.RawMessage(`{"key":"k","text":"the token is hush","scope":"tenant"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "Stores in memory, as \"k\", for everybody of the tenant.\n\nthe token is ***"
+		if got := call.(tools.Previewer).Preview(t.Context()).Text; got != want {
+			t.Errorf("%q", got)
+		}
+	}
 }
 
 func TestContract(t *testing.T) {
