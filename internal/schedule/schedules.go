@@ -276,6 +276,9 @@ func (s *Schedules) preview(ctx context.Context, env tools.Env, r *record) (note
 	if r.Settings, err = door.SettingsOf(ctx, r.Who, env.SessionID); err != nil {
 		return "", tools.Failf("not_judged", "What the schedule runs could not be judged: %v.", err)
 	}
+	if r.Settings.Below != "" {
+		return "", tools.Failf("not_for_agents", "An agent that works for the session %s makes no schedules: they would outlive the bounds that it was given. Tell whoever asked for you what is to be scheduled.", r.Settings.Below)
+	}
 	if mode := tools.Mode(r.Settings.Mode); r.Who.MaxMode == 0 || r.Who.MaxMode.Above(mode) {
 		r.Who.MaxMode = mode
 	}
