@@ -423,3 +423,35 @@ func TestBelow(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAway has a firing made once the server takes calls again, and the next one after it.
+func TestAway(t *testing.T) {
+	d := newDoor()
+	d.away = 2
+	s := open(t, memory(t), Options{Door: d})
+	s.must(t, schedule.New{Name: "a", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "24h"}})
+	if err := s.Fire(t.Context(), env, "a"); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		list, err := s.List(t.Context(), env, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if past := list[0].History; len(past) > 0 {
+			if past[0].Outcome != "succeeded" || d.count() != 1 {
+				t.Error(past, d.count())
+			}
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestInputBound has no more kept than a schedule may have.
+func TestInputBound(t *testing.T) {
+	_, _, err := open(t, memory(t), Options{Door: newDoor()}).Create(t.Context(), env, schedule.New{Name: "a", Tool: "bash", Input: make([]byte, maxInput+1), When: schedule.When{Every: "1h"}})
+	if err == nil || !strings.Contains(err.Error(), "at most 65536") {
+		t.Error(err)
+	}
+}
