@@ -47,8 +47,14 @@ func Of(env tools.Env) Who {
 	return Who{Tenant: env.Tenant, Principal: env.Principal, OnBehalfOf: env.OnBehalfOf, MaxMode: env.MaxMode}
 }
 
-// Owner is whose things are, as one text.
-func (w Who) Owner() string { return string(auth.NewOwner(w.Tenant, w.Principal)) }
+// Owner is whose things are, as one text: the users that a principal acts for have their own.
+func (w Who) Owner() string {
+	owner := string(auth.NewOwner(w.Tenant, w.Principal))
+	if w.OnBehalfOf == "" || w.OnBehalfOf == w.Principal {
+		return owner
+	}
+	return owner + "\x00\x00" + w.OnBehalfOf // no name has such a byte
+}
 
 // Conn is a connection to the chain. Close it after use.
 type Conn = interface {

@@ -23,6 +23,9 @@ type Settings struct {
 	Network   pb.Network `json:"network,omitempty"`
 	Include   []string   `json:"include,omitempty"`
 	Exclude   []string   `json:"exclude,omitempty"`
+
+	Labels map[string]string `json:"labels,omitempty"` // rules of the policy may be about them
+	Below  string            `json:"-"`                // the session of whoever asked for its agent; empty: none
 }
 
 // SettingsOf returns the settings of a session.
@@ -40,6 +43,7 @@ func (d *Door) SettingsOf(ctx context.Context, who Who, session string) (Setting
 	return Settings{
 		Workspace: s.GetWorkspace(), Level: s.GetLevel(), Mode: s.GetMode(), Network: s.GetNetwork(),
 		Include: s.GetTools().GetInclude(), Exclude: s.GetTools().GetExclude(),
+		Labels: s.GetLabels(), Below: s.GetParentSessionId(),
 	}, nil
 }
 
@@ -61,7 +65,7 @@ func (d *Door) Open(ctx context.Context, who Who, id string, s Settings) error {
 	defer conn.Close()
 	_, err = pb.NewSessionServiceClient(conn).CreateSession(ctx, &pb.CreateSessionRequest{
 		SessionId: id, Workspace: s.Workspace, Level: s.Level, Mode: s.Mode, Network: s.Network,
-		Tools: &pb.ToolSelection{Include: s.Include, Exclude: s.Exclude}, IdleTtl: durationpb.New(idle),
+		Tools: &pb.ToolSelection{Include: s.Include, Exclude: s.Exclude}, IdleTtl: durationpb.New(idle), Labels: s.Labels,
 	})
 	if status.Code(err) == codes.AlreadyExists {
 		return nil

@@ -20,6 +20,7 @@ const (
 	maxReason   = 500
 	maxAnew     = 3 // times that a firing is begun anew because nothing came of it
 	endPatience = 10 * time.Second
+	awayRetry   = 500 * time.Millisecond
 )
 
 // begin has firings run, each apart.
@@ -42,6 +43,10 @@ func (s *Schedules) fire(k *kept, r *record, f firing) {
 	s.running[id] = cancel
 	s.mu.Unlock()
 	how, over := s.call(ctx, r, f)
+	for !over && s.base.Err() == nil { // under the same call id: what was accepted is not made twice
+		sleep(ctx, awayRetry)
+		how, over = s.call(ctx, r, f)
+	}
 	s.mu.Lock()
 	delete(s.running, id)
 	s.mu.Unlock()
@@ -82,7 +87,12 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 	}
 	session := r.session(f.At)
 	if err := s.options.Door.Open(ctx, who, session, r.Settings); err != nil {
-		if errors.Is(err, errand.ErrAway) || s.base.Err() != nil {
+		switch cause := context.Cause(ctx); {
+		case s.base.Err() != nil:
+			return how, false
+		case cause != nil:
+			return schedule.Past{Outcome: "cancelled", Reason: cause.Error()}, true
+		case errors.Is(err, errand.ErrAway):
 			return how, false
 		}
 		return schedule.Past{Outcome: "refused", Reason: "there was no session to work in: " + err.Error()}, true
@@ -98,7 +108,7 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 			Session: session, ID: fmt.Sprintf("fire-%d", attempt), Tool: r.Tool, Input: r.Input, Purpose: "the schedule " + r.Name,
 		}, accepted)
 		switch {
-		case s.base.Err() != nil, errors.Is(err, errand.ErrAway):
+		case s.base.Err() != nil, errors.Is(err, errand.ErrAway) && ctx.Err() == nil:
 			return how, false
 		case err == nil && end.Outcome == errand.Unstarted && attempt < maxAnew:
 			continue

@@ -22,6 +22,7 @@ const (
 	schedules     = "sched/"
 	replicas      = "replica/"
 
+	maxInput    = 64 << 10 // bytes
 	maxHistory  = 30
 	maxQueue    = 100
 	maxCatchUp  = 100             // times that were missed and are made up for

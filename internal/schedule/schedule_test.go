@@ -121,10 +121,12 @@ type door struct {
 	calls   map[string]int // by session
 	hold    chan struct{}  // if set, calls end with it
 	preview errand.Preview
+	below   string // the session that the one of the caller is below
+	away    int    // calls for which the server is away
 }
 
 func (d *door) SettingsOf(context.Context, errand.Who, string) (errand.Settings, error) {
-	return errand.Settings{Mode: 2}, nil
+	return errand.Settings{Mode: 2, Below: d.below}, nil
 }
 func (d *door) Open(context.Context, errand.Who, string, errand.Settings) error { return nil }
 func (d *door) Shut(context.Context, errand.Who, string)                        {}
@@ -139,6 +141,11 @@ func (d *door) Call(ctx context.Context, _ errand.Who, call errand.Call, _ func(
 		}
 	}
 	d.mu.Lock()
+	if d.away > 0 {
+		d.away--
+		d.mu.Unlock()
+		return nil, errand.ErrAway
+	}
 	d.calls[call.Session]++
 	hold := d.hold
 	d.mu.Unlock()
@@ -405,4 +412,46 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("%d fired, want %d", len(fired), count*rounds)
 	}
 	t.Logf("%d fired, %d by the one that was killed", all(), doors[0].count())
+}
+
+// TestBelow has no schedule made in the session of an agent that another session asked for.
+func TestBelow(t *testing.T) {
+	d := newDoor()
+	d.below = "main"
+	_, _, err := open(t, memory(t), Options{Door: d}).Create(t.Context(), env, schedule.New{Name: "a", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "1h"}})
+	if err == nil || !strings.Contains(err.Error(), "works for the session main") {
+		t.Error(err)
+	}
+}
+
+// TestAway has a firing made once the server takes calls again, and the next one after it.
+func TestAway(t *testing.T) {
+	d := newDoor()
+	d.away = 2
+	s := open(t, memory(t), Options{Door: d})
+	s.must(t, schedule.New{Name: "a", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "24h"}})
+	if err := s.Fire(t.Context(), env, "a"); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		list, err := s.List(t.Context(), env, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if past := list[0].History; len(past) > 0 {
+			if past[0].Outcome != "succeeded" || d.count() != 1 {
+				t.Error(past, d.count())
+			}
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestInputBound has no more kept than a schedule may have.
+func TestInputBound(t *testing.T) {
+	_, _, err := open(t, memory(t), Options{Door: newDoor()}).Create(t.Context(), env, schedule.New{Name: "a", Tool: "bash", Input: make([]byte, maxInput+1), When: schedule.When{Every: "1h"}})
+	if err == nil || !strings.Contains(err.Error(), "at most 65536") {
+		t.Error(err)
+	}
 }

@@ -111,6 +111,7 @@ type kept struct {
 	kv       state.KV
 	records  *state.Mirror[*record]
 	replicas *state.Mirror[string]
+	end      context.CancelFunc // of the mirrors
 }
 
 var (
@@ -199,10 +200,13 @@ func (s *Schedules) open(ctx context.Context) (*kept, error) {
 	if k.kv, err = engine.KV(ctx, state.Space{Name: "schedules", MaxBytes: 256 << 20}); err != nil {
 		return nil, unavailable(err)
 	}
-	k.records = state.NewMirror(s.base, k.kv, schedules, decodeRecord, s.changed)
-	k.replicas = state.NewMirror(s.base, k.kv, replicas, func(text []byte) (string, error) { return string(text), nil }, nil)
+	var mirrored context.Context
+	mirrored, k.end = context.WithCancel(s.base)
+	k.records = state.NewMirror(mirrored, k.kv, schedules, decodeRecord, s.changed)
+	k.replicas = state.NewMirror(mirrored, k.kv, replicas, func(text []byte) (string, error) { return string(text), nil }, nil)
 	for _, ready := range []func(context.Context) error{k.records.Ready, k.replicas.Ready} {
 		if err := ready(ctx); err != nil {
+			k.end() // the next one who asks begins anew
 			return nil, unavailable(err)
 		}
 	}
@@ -222,6 +226,9 @@ func ownerOf(env tools.Env) string { return errand.Of(env).Owner() }
 
 // Create keeps a schedule.
 func (s *Schedules) Create(ctx context.Context, env tools.Env, n schedule.New) (_ schedule.Status, note string, err error) {
+	if len(n.Input) > maxInput {
+		return schedule.Status{}, "", tools.Failf("input_too_large", "The input has %d bytes: a schedule keeps at most %d. Write it to a file, and pass its path.", len(n.Input), maxInput)
+	}
 	k, err := s.open(ctx)
 	if err != nil {
 		return schedule.Status{}, "", err
@@ -275,6 +282,9 @@ func (s *Schedules) preview(ctx context.Context, env tools.Env, r *record) (note
 	door := s.options.Door
 	if r.Settings, err = door.SettingsOf(ctx, r.Who, env.SessionID); err != nil {
 		return "", tools.Failf("not_judged", "What the schedule runs could not be judged: %v.", err)
+	}
+	if r.Settings.Below != "" {
+		return "", tools.Failf("not_for_agents", "An agent that works for the session %s makes no schedules: they would outlive the bounds that it was given. Tell whoever asked for you what is to be scheduled.", r.Settings.Below)
 	}
 	if mode := tools.Mode(r.Settings.Mode); r.Who.MaxMode == 0 || r.Who.MaxMode.Above(mode) {
 		r.Who.MaxMode = mode
@@ -380,9 +390,12 @@ func (s *Schedules) Fire(ctx context.Context, env tools.Env, name string) error 
 		return err
 	}
 	var begin []firing
+	var queued bool
 	now, key := s.now().Truncate(time.Millisecond), scheduleKey(ownerOf(env), name)
 	there, err := s.change(ctx, k, key, func(r *record) bool {
+		waiting := len(r.Queue)
 		begin = r.begin(now, now, s.me, false)
+		queued = len(r.Queue) > waiting
 		return true
 	})
 	switch {
@@ -390,10 +403,15 @@ func (s *Schedules) Fire(ctx context.Context, env tools.Env, name string) error 
 		return err
 	case !there:
 		return s.none(k, env, name)
+	case queued:
+		return &tools.Failure{Code: "queued", Message: fmt.Sprintf("The schedule %s fires when the firing before has ended: it is queued. Do not fire it again; schedule_list tells what came of it.", name)}
 	case len(begin) == 0:
-		return &tools.Failure{Code: "still_running", Message: fmt.Sprintf("The schedule %s did not fire: the firing before has not ended, and what overlaps is %s here.", name, "skipped or queued"), Retryable: true}
+		return &tools.Failure{Code: "still_running", Message: fmt.Sprintf("The schedule %s did not fire: the firing before has not ended, and what overlaps is skipped here.", name), Retryable: true}
 	}
-	r, _, _ := k.records.Get(key)
+	r, _, there := k.records.Get(key)
+	if !there { // it was deleted meanwhile
+		return s.none(k, env, name)
+	}
 	s.begin(k, r, begin)
 	return nil
 }

@@ -6,6 +6,7 @@ package server
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -82,7 +83,7 @@ func TestUnattended(t *testing.T) {
 	if made.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(contentText(made), "A person has to approve each firing") {
 		t.Fatal(made)
 	}
-	s.run("schedule_run_now", `{"name":"a"}`)
+	s.call(&pb.ExecuteToolRequest{Tool: "schedule_run_now", InputJson: []byte(`{"name":"a"}`)}, asked)
 	var q *pb.Approval
 	waitUntil(t, func() bool {
 		list, err := s.approvals.ListApprovals(t.Context(), &pb.ListApprovalsRequest{})
@@ -97,6 +98,57 @@ func TestUnattended(t *testing.T) {
 	waitUntil(t, func() bool {
 		return strings.Contains(s.history("a"), "refused") && strings.Contains(s.history("a"), "denied the call")
 	}, func() string { return s.history("a") })
+}
+
+// TestSchedulesReadOnly has a session that may only read change neither what a schedule runs nor
+// when it does.
+func TestSchedulesReadOnly(t *testing.T) {
+	s := serveAllowing(t, "")
+	s.create("check", "bash{\"command\":\"echo good >> effects\"}")
+	if made := s.run("schedule_create", `{"name":"nightly","workflow":"check","every":"24h"}`); made.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Fatal(made)
+	}
+	if _, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{SessionId: "ro", Level: pb.Level_LEVEL_READ_ONLY, Mode: pb.Mode_MODE_PLAN}); err != nil {
+		t.Fatal(err)
+	}
+	for tool, input := range map[string]string{
+		"workflow_create":  `{"name":"other","definition":"git_status"}`,
+		"workflow_update":  `{"name":"check","definition":"bash{\"command\":\"echo evil >> effects\"}"}`,
+		"workflow_delete":  `{"name":"check"}`,
+		"schedule_run_now": `{"name":"nightly"}`,
+		"schedule_resume":  `{"name":"nightly"}`,
+		"schedule_delete":  `{"name":"nightly"}`,
+	} {
+		if end := s.in("ro", tool, input, nil); end.GetOutcome() != pb.Outcome_OUTCOME_DENIED {
+			t.Errorf("%s: %v", tool, end)
+		}
+	}
+}
+
+// TestSchedulesLabels has what a rule denies to a session of a label denied to the schedules that
+// it makes.
+func TestSchedulesLabels(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	dir := t.TempDir()
+	rules := filepath.Join(dir, "policy.yaml")
+	if err := os.WriteFile(rules, []byte("version: 1\nrules:\n  - {name: red, action: deny, reads: [secrets/], labels: {team: red}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveWhole(t, dir, allowing(dir, "policy: {file: "+rules+"}"), zap.NewNop())
+	if err := os.MkdirAll(filepath.Join(s.workspace, "secrets"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.write("secrets/key.txt", "TOPSECRET")
+	if _, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{SessionId: "red", Workspace: s.workspace, Labels: map[string]string{"team": "red"}}); err != nil {
+		t.Fatal(err)
+	}
+	if end := s.in("red", "read_file", `{"path":"secrets/key.txt"}`, nil); end.GetOutcome() != pb.Outcome_OUTCOME_DENIED {
+		t.Fatal(end)
+	}
+	made := s.in("red", "schedule_create", `{"name":"leak","tool":"read_file","input":{"path":"secrets/key.txt"},"every":"24h"}`, nil)
+	if made.GetFailure().GetCode() != "denied" {
+		t.Error(made)
+	}
 }
 
 // TestWorkflowsDocument runs what docs/workflows.md shows.

@@ -120,7 +120,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	engines := search.NewPool(indexes)
 	door := new(errand.Door)
 	workflows := workflow.New(workflow.Options{
-		Config: c.Workflows, Door: door, Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,
+		Config: c.Workflows, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,
 	})
 	schedules := schedule.New(schedule.Options{
 		Config: c.Schedules, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,

@@ -82,7 +82,14 @@ func (r *run) attempt(ctx context.Context, s *ready, path string, call errand.Ca
 		return nil, err
 	}
 	call.ID = callID(r.head.ID, path, max(record.Attempt, 1))
-	end, err := r.w.options.Door.Call(ctx, r.head.Who, call, func(event *errand.Event) { r.tell(errand.Happened(r.place(path), &call, event)) })
+	who := r.head.Who
+	if r.w.options.Known != nil {
+		var err error
+		if who, err = r.w.options.Known(who); err != nil {
+			return nil, failed(path, "not_allowed", "%v", err)
+		}
+	}
+	end, err := r.w.options.Door.Call(ctx, who, call, func(event *errand.Event) { r.tell(errand.Happened(r.place(path), &call, event)) })
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

@@ -36,6 +36,7 @@ type run struct {
 	mu        sync.Mutex
 	steps     map[string]*stepRecord // by path
 	done      int                    // steps that ran here
+	kept      int                    // bytes of all outputs
 	followers []tools.Sink
 }
 
@@ -91,14 +92,17 @@ func (r *run) carryOn(lease state.Revision) {
 	close(r.left)
 }
 
+// recovered has a panic be the failure of a step. It is deferred.
+func (r *run) recovered(path string, err *error) {
+	if reason := recover(); reason != nil {
+		r.w.options.Logger.Error("a workflow panicked", zap.String("run", r.head.ID), zap.String("step", path), zap.Any("panic", reason), zap.ByteString("stack", debug.Stack()))
+		*err = failed(path, "internal", "a mistake of the server, which its log tells under %s", r.head.ID)
+	}
+}
+
 // carried runs what is left of the run.
 func (r *run) carried() (result json.RawMessage, err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			r.w.options.Logger.Error("a workflow panicked", zap.String("run", r.head.ID), zap.Any("panic", reason), zap.ByteString("stack", debug.Stack()))
-			err = failed("", "internal", "a mistake of the server, which its log tells under %s", r.head.ID)
-		}
-	}()
+	defer r.recovered("", &err)
 	parsed, err := Parse(r.head.Text, World{})
 	if err != nil {
 		return nil, failed("", "invalid_workflow", "%v", err)
@@ -111,6 +115,9 @@ func (r *run) carried() (result json.RawMessage, err error) {
 	}
 	if r.steps, err = loadSteps(r.ctx, r.k.runs, r.head.ID); err != nil {
 		return nil, errLeft
+	}
+	for _, s := range r.steps {
+		r.kept += len(s.Output)
 	}
 	return r.workflow(r.ctx, parsed, "", r.head.Parameters)
 }
@@ -181,7 +188,9 @@ func (r *run) keepLease(lease state.Revision) {
 		}
 		if time.Since(touched) > touchEvery {
 			touched = time.Now()
-			r.w.options.Door.Touch(r.ctx, r.head.Who, r.head.Session)
+			ctx, done := context.WithTimeout(r.ctx, leaseRenew) // the lease does not wait for it
+			r.w.options.Door.Touch(ctx, r.head.Who, r.head.Session)
+			done()
 		}
 	}
 }
@@ -224,6 +233,15 @@ func (r *run) record(path string) stepRecord {
 
 // store keeps what became of a step, before anything else comes of it.
 func (r *run) store(path string, record stepRecord) error {
+	r.mu.Lock()
+	kept := r.kept + len(record.Output)
+	if old := r.steps[path]; old != nil {
+		kept -= len(old.Output)
+	}
+	r.mu.Unlock()
+	if kept > maxKeptOutput && len(record.Output) > 0 {
+		return failed(path, "outputs_too_large", "the outputs of the run have more than %d bytes together: have them written to files", maxKeptOutput)
+	}
 	text := encodeRecord(&record)
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		_, err := r.k.runs.Put(r.ctx, stepKey(r.head.ID, path), text, stepTTL)
@@ -233,12 +251,19 @@ func (r *run) store(path string, record stepRecord) error {
 		if errors.Is(err, state.ErrTooLarge) {
 			return failed(path, "output_too_large", "its output has %d bytes: at most %d are kept", len(record.Output), state.MaxValue)
 		}
+		if errors.Is(err, state.ErrFull) {
+			return failed(path, "state_full", "what runs are kept in is full: it could not be stored how the step ended. Old runs are forgotten by and by: resume the run later")
+		}
 		if r.ctx.Err() != nil {
 			return context.Cause(r.ctx)
 		}
 		r.w.sleep(r.ctx, wait)
 	}
 	r.mu.Lock()
+	r.kept += len(record.Output)
+	if old := r.steps[path]; old != nil {
+		r.kept -= len(old.Output)
+	}
 	r.steps[path] = &record
 	r.mu.Unlock()
 	return nil

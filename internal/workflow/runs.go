@@ -51,6 +51,10 @@ type Options struct {
 	Config
 	Door Door
 
+	// Known, if set, returns a principal with what it may be by now, or why it may not call any
+	// more.
+	Known func(errand.Who) (errand.Who, error)
+
 	// Engine returns where all is kept. It is asked when that is first needed. Lasting says
 	// that this outlives the process; Alone, that no other process has it, so that whoever
 	// else carried on a run is dead.
@@ -92,6 +96,7 @@ type kept struct {
 	texts             *state.Mirror[*saved]
 	heads             *state.Mirror[*head]
 	leases            *state.Mirror[string]
+	end               context.CancelFunc // of the mirrors
 }
 
 var errClosed = errors.New("the server is shutting down")
@@ -175,11 +180,14 @@ func (w *Workflows) open(ctx context.Context) (*kept, error) {
 	if k.runs, err = engine.KV(ctx, state.Space{Name: "runs", MaxBytes: 256 << 20}); err != nil {
 		return nil, unavailable(err)
 	}
-	k.texts = state.NewMirror(w.base, k.definitions, definitions, decodeRecord[saved], nil)
-	k.heads = state.NewMirror(w.base, k.runs, runs, decodeRecord[head], w.changed)
-	k.leases = state.NewMirror(w.base, k.runs, leases, func(text []byte) (string, error) { return string(text), nil }, nil)
+	var mirrored context.Context
+	mirrored, k.end = context.WithCancel(w.base)
+	k.texts = state.NewMirror(mirrored, k.definitions, definitions, decodeRecord[saved], nil)
+	k.heads = state.NewMirror(mirrored, k.runs, runs, decodeRecord[head], w.changed)
+	k.leases = state.NewMirror(mirrored, k.runs, leases, func(text []byte) (string, error) { return string(text), nil }, nil)
 	for _, ready := range []func(context.Context) error{k.texts.Ready, k.heads.Ready, k.leases.Ready} {
 		if err := ready(ctx); err != nil {
+			k.end() // the next one who asks begins anew
 			return nil, unavailable(err)
 		}
 	}
@@ -287,47 +295,69 @@ func (w *Workflows) Validate(ctx context.Context, env tools.Env, text string) (w
 	if err != nil {
 		return workflow.About{}, err
 	}
-	about, _, err := w.read(k, env, "", text)
+	about, _, err := w.read(ctx, k, env, "", text)
 	return about, err
 }
 
 // read parses a definition, and those that it runs.
-func (w *Workflows) read(k *kept, env tools.Env, name, text string) (workflow.About, map[string]string, error) {
+func (w *Workflows) read(ctx context.Context, k *kept, env tools.Env, name, text string) (workflow.About, map[string]string, error) {
 	world := w.world(k, env)
 	parsed, err := Parse(text, world)
 	if err != nil {
 		return workflow.About{}, nil, &tools.Failure{Code: "invalid_workflow", Message: err.Error()}
 	}
-	others := make(map[string]string)
-	if err := gather(world, parsed, []string{name}, others); err != nil {
+	g := &gathering{world, make(map[string]string), make(map[string]int)}
+	if _, err := g.below(ctx, parsed, []string{name}); err != nil {
 		return workflow.About{}, nil, &tools.Failure{Code: "invalid_workflow", Message: err.Error()}
 	}
-	return workflow.About{Name: name, Description: parsed.Description, Text: text, Steps: parsed.Steps(), Outline: parsed.Outline()}, others, nil
+	return workflow.About{Name: name, Description: parsed.Description, Text: text, Steps: parsed.Steps(), Outline: parsed.Outline()}, g.others, nil
 }
 
 const maxBelow = 5 // workflows that run each other
 
-// gather collects the workflows that one runs, and those that they run.
-func gather(world World, parsed *Workflow, path []string, others map[string]string) error {
+// gathering collects the workflows that one runs, and those that they run, each once.
+type gathering struct {
+	world  World
+	others map[string]string
+	depth  map[string]int // of those that are known whole: how many run each other there
+}
+
+// below collects what parsed runs, and returns how many of them run each other.
+func (g *gathering) below(ctx context.Context, parsed *Workflow, path []string) (depth int, err error) {
 	_, names := parsed.Calls()
 	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return 0, context.Cause(ctx)
+		}
 		if slices.Contains(path, name) {
-			return fmt.Errorf("the workflows run each other: %s", strings.Join(append(path[slices.Index(path, name):], name), " runs "))
+			return 0, fmt.Errorf("the workflows run each other: %s", strings.Join(append(path[slices.Index(path, name):], name), " runs "))
 		}
 		if len(path) > maxBelow {
-			return fmt.Errorf("more than %d workflows run each other: %s", maxBelow, strings.Join(append(path, name), " runs "))
+			return 0, g.tooDeep(append(path, name))
 		}
-		text, _ := world.Workflow(name)
-		other, err := Parse(text, world)
-		if err != nil {
-			return fmt.Errorf("%s, which it runs: %w", name, err)
+		under, known := g.depth[name]
+		if !known {
+			text, _ := g.world.Workflow(name)
+			other, err := Parse(text, g.world)
+			if err != nil {
+				return 0, fmt.Errorf("%s, which it runs: %w", name, err)
+			}
+			g.others[name] = text
+			if under, err = g.below(ctx, other, append(path[:len(path):len(path)], name)); err != nil {
+				return 0, err
+			}
+			g.depth[name] = under
 		}
-		others[name] = text
-		if err := gather(world, other, append(path[:len(path):len(path)], name), others); err != nil {
-			return err
+		if len(path)+under > maxBelow {
+			return 0, g.tooDeep(append(path, name))
 		}
+		depth = max(depth, under+1)
 	}
-	return nil
+	return depth, nil
+}
+
+func (g *gathering) tooDeep(path []string) error {
+	return fmt.Errorf("more than %d workflows run each other: %s", maxBelow, strings.Join(path, " runs "))
 }
 
 // Save keeps a definition under a name.
@@ -339,7 +369,7 @@ func (w *Workflows) Save(ctx context.Context, env tools.Env, name, text string, 
 	if err != nil {
 		return workflow.About{}, err
 	}
-	about, _, err := w.read(k, env, name, text)
+	about, _, err := w.read(ctx, k, env, name, text)
 	if err != nil {
 		return about, err
 	}
@@ -397,7 +427,7 @@ func (w *Workflows) Get(ctx context.Context, env tools.Env, name string) (workfl
 		return workflow.About{}, w.none(k, env, name)
 	}
 	found := about(name, s)
-	if read, _, err := w.read(k, env, name, s.Text); err != nil {
+	if read, _, err := w.read(ctx, k, env, name, s.Text); err != nil {
 		found.Warnings = []string{err.Error()}
 	} else {
 		found.Outline = read.Outline
@@ -453,7 +483,7 @@ func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, param
 	if !there {
 		return nil, w.none(k, env, name)
 	}
-	_, others, err := w.read(k, env, name, s.Text)
+	_, others, err := w.read(ctx, k, env, name, s.Text)
 	if err != nil {
 		return nil, err
 	}

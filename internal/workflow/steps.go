@@ -21,6 +21,8 @@ const (
 	maxItems    = 1000
 	maxRunSteps = 10_000
 	mapAtOnce   = 4
+
+	maxKeptOutput = 16 << 20 // bytes of the outputs of all steps
 )
 
 // ended is how a step ended, for those after it.
@@ -54,7 +56,12 @@ func (r *run) workflow(ctx context.Context, w *Workflow, prefix string, paramete
 			begun[s] = true
 			running++
 			scope := scopeOf(values, s, over)
-			go func() { ends <- r.step(ctx, s, prefix+s.ID, scope, over) }()
+			go func() {
+				e := &ended{step: s}
+				defer func() { ends <- e }()
+				defer r.recovered(prefix+s.ID, &e.err)
+				e = r.step(ctx, s, prefix+s.ID, scope, over)
+			}()
 		}
 		if running == 0 {
 			break
@@ -242,6 +249,7 @@ func (r *run) perform(ctx context.Context, s *ready, path string, scope map[stri
 				return errPaused
 			}
 			at := fmt.Sprintf("%s/%d", path, i)
+			defer r.recovered(at, &err)
 			known := r.record(at)
 			switch {
 			case known.State == stepDone:

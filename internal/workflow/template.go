@@ -75,8 +75,13 @@ func newTemplate(value any, at string, wrong func(at, message string)) *template
 	return &template{value: value}
 }
 
-// maxClosing is how many closing braces an expression may have.
-const maxClosing = 32
+// Bounds of templates.
+const (
+	maxClosing    = 32      // closing braces of an expression
+	maxPieces     = 200     // expressions and plain texts of one text
+	maxFilled     = 1 << 20 // bytes of a value with what its expressions give
+	bytesPerValue = 8       // that a value counts for at least, also where it is empty
+)
 
 // piecesOf takes a text apart.
 func piecesOf(text string) (pieces []piece, err error) {
@@ -100,7 +105,9 @@ func piecesOf(text string) (pieces []piece, err error) {
 		if err != nil {
 			return pieces, err
 		}
-		pieces = append(pieces, piece{code: code})
+		if pieces = append(pieces, piece{code: code}); len(pieces) > maxPieces {
+			return pieces, fmt.Errorf("a text may have at most %d expressions: write a list, and join it in one expression", maxPieces/2)
+		}
 		text = rest[length:]
 	}
 }
@@ -148,35 +155,55 @@ func (t *template) each(f func(*policy.Expression)) {
 
 // fill returns the value with what the expressions give.
 func (t *template) fill(scope map[string]any) (any, error) {
+	room := maxFilled
+	return t.filled(scope, &room)
+}
+
+// take takes bytes of the room that a value has.
+func take(room *int, n int) error {
+	if *room -= n; *room < 0 {
+		return fmt.Errorf("what the expressions give has more than %d bytes: have it written to a file, and pass its path", maxFilled)
+	}
+	return nil
+}
+
+// takeValue takes the room of what an expression gave.
+func takeValue(room *int, value any) error {
+	n := bytesPerValue
+	switch value := value.(type) {
+	case string:
+		n += len(value)
+	case []any:
+		for _, v := range value {
+			if err := takeValue(room, v); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for name, v := range value {
+			n += len(name)
+			if err := takeValue(room, v); err != nil {
+				return err
+			}
+		}
+	}
+	return take(room, n)
+}
+
+func (t *template) filled(scope map[string]any, room *int) (any, error) {
 	switch {
 	case len(t.text) == 1:
-		return t.text[0].code.Value(scope)
-	case t.text != nil:
-		var b strings.Builder
-		for _, p := range t.text {
-			if p.code == nil {
-				b.WriteString(p.plain)
-				continue
-			}
-			value, err := p.code.Value(scope)
-			if err != nil {
-				return nil, err
-			}
-			text, isText := value.(string)
-			if !isText {
-				encoded, err := encode(value)
-				if err != nil {
-					return nil, err
-				}
-				text = string(encoded)
-			}
-			b.WriteString(text)
+		value, err := t.text[0].code.Value(scope)
+		if err != nil {
+			return nil, err
 		}
-		return b.String(), nil
+		return value, takeValue(room, value)
+	case t.text != nil:
+		return t.written(scope, room)
 	case t.fields != nil:
 		all := make(map[string]any, len(t.fields))
 		for name, field := range t.fields {
-			value, err := field.fill(scope)
+			value, err := field.filled(scope, room)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
@@ -186,7 +213,7 @@ func (t *template) fill(scope map[string]any) (any, error) {
 	case t.items != nil:
 		all := make([]any, len(t.items))
 		for i, item := range t.items {
-			value, err := item.fill(scope)
+			value, err := item.filled(scope, room)
 			if err != nil {
 				return nil, fmt.Errorf("%d: %w", i, err)
 			}
@@ -195,6 +222,35 @@ func (t *template) fill(scope map[string]any) (any, error) {
 		return all, nil
 	}
 	return t.value, nil
+}
+
+// written returns a text with what its expressions give written out.
+func (t *template) written(scope map[string]any, room *int) (string, error) {
+	var b strings.Builder
+	for _, p := range t.text {
+		text := p.plain
+		if p.code != nil {
+			value, err := p.code.Value(scope)
+			if err != nil {
+				return "", err
+			}
+			var isText bool
+			if text, isText = value.(string); isText {
+				text = strings.TrimSuffix(text, "\n") // which ends the output of most programs
+			} else {
+				encoded, err := encode(value)
+				if err != nil {
+					return "", err
+				}
+				text = string(encoded)
+			}
+		}
+		if err := take(room, len(text)); err != nil {
+			return "", err
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
 }
 
 // encode returns a value as JSON, one text for one value.

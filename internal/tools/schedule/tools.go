@@ -205,7 +205,7 @@ func pausing(s Schedules, paused bool) func(context.Context, tools.Env, nameInpu
 }
 
 func remove(s Schedules) tools.Tool {
-	sp := spec("schedule_delete", "Delete a schedule", "Forget a schedule.", "Forgets a schedule, and ends what it runs.", tools.ReadOnly, `{"name":"nightly"}`)
+	sp := spec("schedule_delete", "Delete a schedule", "Forget a schedule.", "Forgets a schedule, and ends what it runs.", tools.WorkspaceWrite, `{"name":"nightly"}`)
 	sp.Aliases = []string{"ScheduleDelete"}
 	return tools.New(sp, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
 		if err := s.Delete(ctx, env, in.Name); err != nil {
@@ -215,9 +215,10 @@ func remove(s Schedules) tools.Tool {
 	})
 }
 
-// runNow has no effects of its own: what it has called is judged as at any other firing.
+// runNow has no effects of its own: what it has called is judged as at any other firing, by the
+// rights of whoever made the schedule. So it needs leave to change something.
 func runNow(s Schedules) tools.Tool {
-	sp := spec("schedule_run_now", "Fire a schedule", "Have a schedule fire now, besides.", "Has a schedule fire now; schedule_list with its name tells what came of it.", tools.ReadOnly, `{"name":"nightly"}`)
+	sp := spec("schedule_run_now", "Fire a schedule", "Have a schedule fire now, besides.", "Has a schedule fire now; schedule_list with its name tells what came of it.", tools.WorkspaceWrite, `{"name":"nightly"}`)
 	return tools.New(sp, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
 		if err := s.Fire(ctx, env, in.Name); err != nil {
 			return tools.Result{}, err

@@ -36,7 +36,8 @@ func Tools(w Workflows) []tools.Tool {
 }
 
 // spec is what all of the family have in common. Nothing but run has effects: a workflow that
-// is written down does nothing, and each step is judged when it is made.
+// is written down does nothing, and each step is judged when it is made. Those that change what
+// is kept need leave besides: a schedule may run it with more rights than theirs.
 func spec(name, label, summary, description string, examples ...tools.Example) tools.Spec {
 	return tools.Spec{
 		Name: name, Label: label, Summary: summary, Description: description, Category: category,
@@ -62,6 +63,7 @@ func create(w Workflows) tools.Tool {
 		example("Short", `{"name":"check","definition":"bash{\"command\":\"make lint\"} >> (bash{\"command\":\"make test\"} | bash{\"command\":\"make docs\"})"}`),
 		example("Long", `{"name":"greet","definition":"parameters: {type: object, properties: {who: {type: string}}, required: [who]}\nsteps:\n- {id: say, tool: bash, input: {command: \"echo hello ${params.who}\"}, retry: {times: 2}}\nresult: ${steps.say.output}\n"}`))
 	s.Help = help
+	s.Level = tools.WorkspaceWrite
 	s.Aliases = []string{"WorkflowCreate"}
 	return tools.New(s, nil, func(ctx context.Context, env tools.Env, in savedInput, _ tools.Sink) (tools.Result, error) {
 		return saved(w)(w.Save(ctx, env, in.Name, in.Definition, false))
@@ -71,6 +73,7 @@ func create(w Workflows) tools.Tool {
 func update(w Workflows) tools.Tool {
 	s := spec("workflow_update", "Change a workflow", "Replace the definition of a workflow.", "Replaces a definition. Runs that began before keep theirs.",
 		example("Another command", `{"name":"check","definition":"bash{\"command\":\"make all\"}"}`))
+	s.Level = tools.WorkspaceWrite
 	s.Aliases = []string{"WorkflowUpdate"}
 	return tools.New(s, nil, func(ctx context.Context, env tools.Env, in savedInput, _ tools.Sink) (tools.Result, error) {
 		return saved(w)(w.Save(ctx, env, in.Name, in.Definition, true))
@@ -149,6 +152,7 @@ func list(w Workflows) tools.Tool {
 
 func remove(w Workflows) tools.Tool {
 	s := spec("workflow_delete", "Delete a workflow", "Forget a workflow.", "Forgets a workflow. Runs that began before go on.", example("One", `{"name":"check"}`))
+	s.Level = tools.WorkspaceWrite
 	s.Aliases = []string{"WorkflowDelete"}
 	return tools.New(s, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
 		if err := w.Delete(ctx, env, in.Name); err != nil {
