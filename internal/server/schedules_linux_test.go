@@ -167,9 +167,12 @@ func TestWorkflowsDocument(t *testing.T) {
 		t.Error(end)
 	}
 	s.create("long", shown[1][2])
-	end := s.run("workflow_run", `{"name":"long","parameters":{"texts":["one","two words"]}}`)
+	end := s.run("workflow_run", `{"name":"long","parameters":{"texts":["it's","two words"]}}`)
 	var result struct{ Counts []int }
 	if json.Unmarshal([]byte(end.GetContent()[0].GetJson()), &result); len(result.Counts) != 2 || result.Counts[1] != 2 {
+		t.Error(end)
+	}
+	if end := s.run("workflow_run", `{"name":"long","parameters":{"texts":[]}}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 		t.Error(end)
 	}
 	if end := s.run("schedule_create", shown[2][2]); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {

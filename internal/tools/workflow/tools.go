@@ -335,7 +335,7 @@ func over(w Workflows, s Status, err error) (tools.Result, error) {
 	result, _ := reported(w, s, nil)
 	hint := ""
 	if s.State == Failed || s.State == Paused {
-		hint = " Resume it by workflow_run with its run and operation resume, when what was wrong is right."
+		hint = " Resume it by workflow_run with its run and operation resume, when what was wrong is right; it keeps its definition: one that was changed needs a new run."
 	}
 	return result, tools.Failf(cmp.Or(s.Code, string(s.State)), "The run %s.%s", line(s), hint)
 }
