@@ -30,7 +30,7 @@ var shapes = []struct{ pattern, literal string }{
 	{"errors.New($A)", "errors"},
 }
 
-// codeFigure is figure 24. The engine runs inside the harness, as it does inside the
+// codeFigure is figure 25. The engine runs inside the harness, as it does inside the
 // server, and toolserver-syntax in the sandbox. ripgrep is started for each search.
 func codeFigure(ctx context.Context, h *harness) ([]row, error) {
 	others, err := h.findOthers(ctx)

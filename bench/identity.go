@@ -28,7 +28,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// identityFigure is figure 14: toolserver that wants a certificate and a token, beside
+// identityFigure is figure 15: toolserver that wants a certificate and a token, beside
 // toolserver that wants neither and does not encrypt.
 func identityFigure(ctx context.Context, h *harness) ([]row, error) {
 	var all []*server

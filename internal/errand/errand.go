@@ -28,7 +28,8 @@ import (
 )
 
 var (
-	// ErrAway: the server does not take calls now. Nothing was run.
+	// ErrAway: the server does not take calls now. This one may have begun: who makes it again
+	// does so with the same id.
 	ErrAway = errors.New("the server takes no calls now")
 	// ErrNoSession: the session has ended.
 	ErrNoSession = errors.New("the session has ended")

@@ -137,7 +137,7 @@ func (r *relay) joinExecutions(ctx context.Context, method string, request *pb.L
 }
 
 // gather asks all replicas at the same time, this one by next. ask returns nil for one that
-// has nothing more. An error is this one's own, or that of another which refuses.
+// has nothing more. An error is this one's own; another that fails or refuses is told as missing.
 func gather[R proto.Message](ctx context.Context, r *relay, method string, ask func(run uint64) proto.Message, next grpc.UnaryHandler) (map[uint64]R, error) {
 	var mu sync.Mutex
 	var missing []string

@@ -234,7 +234,7 @@ func (f *family) showEntries(env tools.Env, in recallInput, found memory.Found) 
 	} else {
 		out = "Nothing is remembered of that."
 		if in.Query != "" {
-			out += " Words are matched as they are written: try other words and forms, or recall without query for the newest."
+			out += " Words are matched as they are written, but for case and plurals: try other words and forms, or recall without query for the newest."
 		}
 		out += "\n"
 	}

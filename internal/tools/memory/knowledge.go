@@ -412,7 +412,7 @@ func (f *family) showParts(env tools.Env, in searchInput, found memory.Found) (t
 		b.WriteString(text)
 		shown = append(shown, foundPart{p.Source, p.Scope, placeOf(p), p.Also, p.Heading, p.Text, found.Scores[i]})
 	}
-	out := "Nothing was found: words are matched as they are written. Try other words and forms, or see what there is with operation list of knowledge_ingest.\n"
+	out := "Nothing was found: words are matched as they are written, but for case and plurals. Try other words and forms, or see what there is with operation list of knowledge_ingest.\n"
 	if len(shown) > 0 {
 		out = tools.Untrusted("knowledge", b.String())
 	}
