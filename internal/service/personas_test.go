@@ -128,7 +128,7 @@ func TestReread(t *testing.T) {
 	}
 	for _, call := range []struct{ tool, input, want string }{
 		{"NotebookRead", `{"path":"a.txt"}`, "As Claude Code has it:\n/notebook_path: is required"},
-		{"CronCreate", `{}`, "for schedules, which this server does not have yet"},
+		{"AgentSearch", `{}`, "for agents, which this server does not have yet"},
 		{"read_file", `{"absolute_path":"a.txt","offset":0}`, "one"},
 		{"read_file", `{"pat":"a.txt"}`, `unknown key, did you mean "path"?`},
 	} {
