@@ -48,7 +48,8 @@ func TestShort(t *testing.T) {
 		}
 	}
 	for _, row := range r.Rows {
-		if row.Rounds == 0 || row.Ratio != nil && row.Ratio.Median <= 0 {
+		// What is more than without something can come out below 0 where little is measured.
+		if row.Rounds == 0 || row.Ratio != nil && (row.Ratio.Median == 0 || row.Ratio.Median < 0 && row.Toolserver.Median > 0) {
 			t.Errorf("nothing was measured: %+v", row)
 		}
 	}
