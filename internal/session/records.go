@@ -442,6 +442,10 @@ func (s *Store) restore(r *record) error {
 	session.usedStored.Store(r.Used.UnixNano())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		ws.Close()
+		return errors.New("the server is shutting down")
+	}
 	s.epoch = max(s.epoch, r.Epoch)
 	session.state.Store(&current{Settings: settings, before: r.Before, next: make(chan struct{})})
 	s.byKey[key{r.Owner, r.ID}], s.byRef[session.Ref()] = session, session

@@ -4,6 +4,7 @@
 package session_test
 
 import (
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -65,5 +66,43 @@ func TestCreateBeforeRelease(t *testing.T) {
 	}
 	if owned() {
 		t.Error("what ended is still owned")
+	}
+}
+
+// TestAdoptWhileClosing: a server that is being stopped takes nothing over, and does not fail
+// over it.
+func TestAdoptWhileClosing(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	root := t.TempDir()
+	open := func(run uint64) (*session.Store, *replica.Replica) {
+		t.Helper()
+		one, err := replica.Join(t.Context(), replica.Config{Engine: engine, Logger: zap.NewNop(), Run: run, Place: "here"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := session.OpenRecords(t.Context(), engine, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return session.NewStore(session.Config{
+			WorkspaceRoot: root, Records: records, Replicas: &session.Replicas{Owners: one, Place: "here"},
+			Default: session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModeAsk}, MaxLevel: tools.WorkspaceWrite, MaxMode: tools.ModeAllow,
+		}), one
+	}
+	first, leaves := open(1)
+	second, stays := open(2)
+	defer stays.Leave()
+	if _, err := first.Create("alice", session.Request{ID: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	leaves.Leave()
+	second.Close()
+	if got, err := second.Adopt(t.Context(), "alice", "s", func(*session.Session) error { return nil }); err == nil || !strings.Contains(err.Error(), "shutting down") {
+		t.Errorf("%v, %v", got, err)
 	}
 }
