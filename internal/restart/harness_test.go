@@ -14,11 +14,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 	"github.com/toolserver/toolserver/sdk/sdktest"
@@ -138,7 +141,7 @@ func eventsOf(receive func() (interface{ GetEvent() *pb.Event }, error)) (events
 // end makes a call and returns its end.
 func (c *caller) end(session, id, tool, input string) (*pb.Event, *pb.Finished) {
 	c.t.Helper()
-	events, err := c.call(session, id, tool, input)
+	events, err := patient(func() ([]*pb.Event, error) { return c.call(session, id, tool, input) })
 	if err != nil {
 		c.t.Fatalf("%s %s: %v", tool, input, err)
 	}
@@ -152,6 +155,18 @@ func (c *caller) watch(execution string, after uint64) ([]*pb.Event, error) {
 		return nil, err
 	}
 	return eventsOf(func() (interface{ GetEvent() *pb.Event }, error) { return stream.Recv() })
+}
+
+// patient asks again what the server cannot answer now, as clients do: a session that moves, or
+// an election of the engine, takes a moment.
+func patient(ask func() ([]*pb.Event, error)) (events []*pb.Event, err error) {
+	for range 100 {
+		if events, err = ask(); status.Code(err) != codes.Unavailable {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return events, err
 }
 
 // textOf returns the text of a result.

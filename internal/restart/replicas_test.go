@@ -432,15 +432,17 @@ func TestRollingRestart(t *testing.T) {
 				t.Errorf("what ran: %v, %v", events, err)
 			}
 		}
-		again, err := other.watch(first[0].GetExecutionId(), 0)
+		again, err := patient(func() ([]*pb.Event, error) { return other.watch(first[0].GetExecutionId(), 0) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		same(t, "watched", again, first)
-		if again, err = other.watch(up.GetExecutionId(), 0); err != nil || again[len(again)-1].GetFinished().GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		again, err = patient(func() ([]*pb.Event, error) { return other.watch(up.GetExecutionId(), 0) })
+		if err != nil || again[len(again)-1].GetFinished().GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 			t.Errorf("what drained: %v, %v", again, err)
 		}
-		if again, err = other.call("s", "first", "bash", `{"command": "echo first >> effects; echo said"}`); err != nil {
+		again, err = patient(func() ([]*pb.Event, error) { return other.call("s", "first", "bash", `{"command": "echo first >> effects; echo said"}`) })
+		if err != nil {
 			t.Fatal(err)
 		}
 		same(t, "called", again, first)
