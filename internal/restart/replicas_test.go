@@ -441,7 +441,9 @@ func TestRollingRestart(t *testing.T) {
 		if err != nil || again[len(again)-1].GetFinished().GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 			t.Errorf("what drained: %v, %v", again, err)
 		}
-		again, err = patient(func() ([]*pb.Event, error) { return other.call("s", "first", "bash", `{"command": "echo first >> effects; echo said"}`) })
+		again, err = patient(func() ([]*pb.Event, error) {
+			return other.call("s", "first", "bash", `{"command": "echo first >> effects; echo said"}`)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
