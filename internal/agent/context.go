@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/model"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/agent"
@@ -39,7 +40,7 @@ func (a *Agents) before(env tools.Env, c agent.Context) (string, error) {
 		var kept []agent.Message
 		for _, m := range messages {
 			if strings.TrimSpace(m.Text) != "" && !m.Tools {
-				kept = append(kept, agent.Message{Role: m.Role, Text: short(m.Text, maxMessage)})
+				kept = append(kept, agent.Message{Role: m.Role, Text: output.Short(m.Text, maxMessage)})
 			}
 		}
 		messages = kept[max(0, len(kept)-maxFiltered):]
@@ -69,12 +70,12 @@ func (l *loop) conversation() (list []agent.Message) {
 			list = append(list, message)
 		}
 		for _, c := range m.Calls {
-			list = append(list, agent.Message{Role: message.Role, Text: fmt.Sprintf("(calls %s %s)", c.Tool, short(string(c.Input), maxMessage)), Tools: true})
+			list = append(list, agent.Message{Role: message.Role, Text: fmt.Sprintf("(calls %s %s)", c.Tool, output.Short(string(c.Input), maxMessage)), Tools: true})
 		}
 		for _, r := range m.Results {
 			for _, c := range r.Content {
 				if text, ok := c.(toolcall.Text); ok {
-					list = append(list, agent.Message{Role: message.Role, Text: fmt.Sprintf("(result of %s: %s)", r.Tool, short(string(text), maxMessage)), Tools: true})
+					list = append(list, agent.Message{Role: message.Role, Text: fmt.Sprintf("(result of %s: %s)", r.Tool, output.Short(string(text), maxMessage)), Tools: true})
 				}
 			}
 		}

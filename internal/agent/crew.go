@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/agent"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -148,7 +149,7 @@ func (c *crew) end(s *stage, status agent.Status, skipped bool) {
 		c.results[s.Stage.Name] = status.Report.Text
 	}
 	if status.Err != nil {
-		changed.Reason = short(status.Err.Error(), maxText)
+		changed.Reason = output.Short(status.Err.Error(), maxText)
 	}
 	c.tell(s, changed)
 }

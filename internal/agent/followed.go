@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/toolserver/toolserver/internal/output"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -92,5 +93,5 @@ func (f *followed) note(ctx context.Context, x *pb.Execution) {
 
 func (f *followed) pass(x *pb.Execution, event *pb.Event) {
 	event.ExecutionId = x.GetExecutionId()
-	f.tell(&Update{Kind: &pb.Nested_Call{Call: &pb.NestedCall{CallId: x.GetCallId(), Tool: short(x.GetTool(), maxName), Event: event}}})
+	f.tell(&Update{Kind: &pb.Nested_Call{Call: &pb.NestedCall{CallId: x.GetCallId(), Tool: output.Short(x.GetTool(), maxName), Event: event}}})
 }

@@ -5,10 +5,10 @@ package agent
 
 import (
 	"fmt"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/toolcall"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -31,7 +31,7 @@ func usageOf(r *Report) *pb.LoopUsage {
 
 // pass tells the caller of an event of the call, as much of it as the caller's log takes.
 func (c *called) pass(event *pb.Event, tell func(*Update)) {
-	nested := &pb.NestedCall{CallId: c.id, Tool: short(c.Tool, maxName)}
+	nested := &pb.NestedCall{CallId: c.id, Tool: output.Short(c.Tool, maxName)}
 	switch kind := event.GetKind().(type) {
 	case *pb.Event_Heartbeat, *pb.Event_Skipped:
 		return
@@ -49,14 +49,14 @@ func (c *called) pass(event *pb.Event, tell func(*Update)) {
 		if a := kind.ApprovalRequested.GetApproval(); len(a.GetPreview().GetText()) > maxOutput {
 			event = proto.CloneOf(event)
 			preview := event.GetApprovalRequested().GetApproval().GetPreview()
-			preview.Text = short(preview.Text, maxOutput)
+			preview.Text = output.Short(preview.Text, maxOutput)
 		}
 	case *pb.Event_Finished:
 		event = proto.CloneOf(event)
 		shorten(event.GetFinished())
 	}
 	if !c.shown {
-		c.shown, nested.Input = true, short(string(c.Input), maxText)
+		c.shown, nested.Input = true, output.Short(string(c.Input), maxText)
 	}
 	nested.Event = event
 	tell(&Update{Kind: &pb.Nested_Call{Call: nested}})
@@ -72,12 +72,12 @@ func shorten(f *pb.Finished) {
 		if room <= 0 {
 			break
 		}
-		kept = append(kept, &pb.Content{Kind: &pb.Content_Text{Text: short(text, room)}})
+		kept = append(kept, &pb.Content{Kind: &pb.Content_Text{Text: output.Short(text, room)}})
 		room -= len(text)
 	}
 	f.Content = kept
 	if f.Failure != nil {
-		f.Failure.Message = short(f.Failure.Message, maxText)
+		f.Failure.Message = output.Short(f.Failure.Message, maxText)
 		f.Failure.Problems = f.Failure.Problems[:min(len(f.Failure.Problems), 5)]
 	}
 }
@@ -107,18 +107,4 @@ func contentOf(f *pb.Finished) (content []toolcall.Content) {
 		}
 	}
 	return content
-}
-
-// short returns text as valid UTF-8 of at most n bytes, cut between characters.
-func short(text string, n int) string {
-	if len(text) > n {
-		for n > 0 && !utf8.RuneStart(text[n]) {
-			n--
-		}
-		text = text[:n] + "…"
-	}
-	if !utf8.ValidString(text) {
-		text = string([]rune(text))
-	}
-	return text
 }

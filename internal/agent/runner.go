@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/model"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/agent"
@@ -207,7 +208,7 @@ func (w *work) hear() {
 
 func (w *work) say(heard []string) {
 	for _, message := range heard {
-		w.tell(&Update{Kind: &pb.Nested_Heard{Heard: short(message, maxText)}})
+		w.tell(&Update{Kind: &pb.Nested_Heard{Heard: output.Short(message, maxText)}})
 		w.add("(A message of who gave you the task:)\n" + message)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -322,7 +323,7 @@ func (r *Runtimes) leave(owner auth.Owner, one *runtime, j *job, reason string) 
 	case !j.delivered:
 		r.free(owner, one, j)
 	default:
-		one.end(&pb.ServeResponse{Kind: &pb.ServeResponse_Cancelled{Cancelled: &pb.TaskCancelled{TaskId: j.id, Reason: short(reason, maxText)}}})
+		one.end(&pb.ServeResponse{Kind: &pb.ServeResponse_Cancelled{Cancelled: &pb.TaskCancelled{TaskId: j.id, Reason: output.Short(reason, maxText)}}})
 		time.AfterFunc(r.Grace, func() {
 			r.mu.Lock()
 			stuck := one.jobs[j.id] == j

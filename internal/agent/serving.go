@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/model"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/agent"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -110,7 +111,7 @@ func (w *serving) hear(ctx context.Context) (done bool, err error) {
 		return true, nil
 	}
 	for _, text := range heard {
-		w.tell(&Update{Kind: &pb.Nested_Heard{Heard: short(text, maxText)}})
+		w.tell(&Update{Kind: &pb.Nested_Heard{Heard: output.Short(text, maxText)}})
 		if err := w.say(ctx, &pb.ServeResponse{Kind: &pb.ServeResponse_Message{Message: &pb.TaskMessage{TaskId: w.ID, Text: text}}}); err != nil {
 			return false, err
 		}
@@ -122,8 +123,8 @@ func (w *serving) hear(ctx context.Context) (done bool, err error) {
 func (w *serving) update(u *pb.TaskUpdate) {
 	switch kind := u.GetKind().(type) {
 	case *pb.TaskUpdate_Text:
-		w.report.Text = short(kind.Text, maxOutput) // where there is no other in the end
-		w.tell(&Update{Kind: &pb.Nested_Text{Text: short(kind.Text, maxOutput)}})
+		w.report.Text = output.Short(kind.Text, maxOutput) // where there is no other in the end
+		w.tell(&Update{Kind: &pb.Nested_Text{Text: output.Short(kind.Text, maxOutput)}})
 	case *pb.TaskUpdate_Turn:
 		w.used(kind.Turn.GetUsage())
 		w.report.Turns = max(w.report.Turns, int(kind.Turn.GetTurn()))

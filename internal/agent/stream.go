@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/output"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -135,7 +136,7 @@ func (r *Runtimes) receive(owner auth.Owner, one *runtime, stream ServeStream) e
 			wrong = r.take(owner, one, id, m)
 		}
 		if wrong != "" {
-			refused := &pb.ServeRefused{TaskId: short(id, maxName), Message: wrong}
+			refused := &pb.ServeRefused{TaskId: output.Short(id, maxName), Message: wrong}
 			if err := one.say(stream.Context(), outgoing{ServeResponse: &pb.ServeResponse{Kind: &pb.ServeResponse_Refused{Refused: refused}}}); err != nil {
 				return err
 			}
@@ -219,7 +220,7 @@ type lostError struct{ error }
 func (e *lostError) why() string {
 	switch s := status.Convert(e.error); {
 	case s.Code() != codes.Unknown:
-		return fmt.Sprintf("its connection ended (%s: %s)", s.Code(), short(s.Message(), maxText))
+		return fmt.Sprintf("its connection ended (%s: %s)", s.Code(), output.Short(s.Message(), maxText))
 	case errors.Is(e.error, context.Canceled):
 		return "its connection ended"
 	}

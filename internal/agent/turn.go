@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/toolcall"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -126,7 +127,7 @@ func (t *turn) call(c toolcall.Call) {
 		t.sent[made.id] = made
 		t.mu.Unlock()
 		t.err = t.stream.Send(&pb.ExecuteBatchRequest{Kind: &pb.ExecuteBatchRequest_Call{Call: &pb.ExecuteToolRequest{
-			CallId: &made.id, Tool: c.Tool, InputJson: c.Input, Purpose: short(t.Description, 200),
+			CallId: &made.id, Tool: c.Tool, InputJson: c.Input, Purpose: output.Short(t.Description, 200),
 		}}})
 		t.made++
 	}
@@ -135,7 +136,7 @@ func (t *turn) call(c toolcall.Call) {
 // refuse answers a call that is not sent.
 func (t *turn) refuse(c *called, why string) {
 	c.result.Content = []toolcall.Content{toolcall.Text(why)}
-	t.tell(&Update{Kind: &pb.Nested_Call{Call: &pb.NestedCall{CallId: c.id, Tool: short(c.Tool, maxName), Input: short(string(c.Input), maxText), Error: short(why, maxText)}}})
+	t.tell(&Update{Kind: &pb.Nested_Call{Call: &pb.NestedCall{CallId: c.id, Tool: output.Short(c.Tool, maxName), Input: output.Short(string(c.Input), maxText), Error: output.Short(why, maxText)}}})
 }
 
 // broken answers a call that cannot be read, so that the model can correct it.
@@ -145,8 +146,8 @@ func (t *turn) broken(b toolcall.Broken) {
 		if t.wrong++; t.wrong > maxCalls {
 			return // it does not read what it is told
 		}
-		t.unread.WriteString(short(b.Message, maxText) + "\n")
-		t.tell(&Update{Kind: &pb.Nested_Call{Call: &pb.NestedCall{Tool: short(b.Tool, maxName), Input: short(b.Raw, maxText), Error: short(b.Message, maxText)}}})
+		t.unread.WriteString(output.Short(b.Message, maxText) + "\n")
+		t.tell(&Update{Kind: &pb.Nested_Call{Call: &pb.NestedCall{Tool: output.Short(b.Tool, maxName), Input: output.Short(b.Raw, maxText), Error: output.Short(b.Message, maxText)}}})
 		return
 	}
 	name := b.Tool

@@ -4,10 +4,9 @@
 package errand
 
 import (
-	"unicode/utf8"
-
 	"google.golang.org/protobuf/proto"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -33,22 +32,22 @@ const (
 
 // Changed tells that a step is in another state.
 func Changed(at Place, state State, reason string) tools.Report {
-	return nested(at, &pb.Nested{Kind: &pb.Nested_StageChanged{StageChanged: &pb.StageChanged{State: state, Reason: short(reason, maxText)}}})
+	return nested(at, &pb.Nested{Kind: &pb.Nested_StageChanged{StageChanged: &pb.StageChanged{State: state, Reason: output.Short(reason, maxText)}}})
 }
 
 // Happened tells an event of the call of a step; nil where it says nothing to those who watch.
 func Happened(at Place, call *Call, event *pb.Event) tools.Report {
-	told := &pb.NestedCall{CallId: call.ID, Tool: short(call.Tool, maxName), Event: event}
+	told := &pb.NestedCall{CallId: call.ID, Tool: output.Short(call.Tool, maxName), Event: event}
 	switch kind := event.GetKind().(type) {
 	case *pb.Event_Accepted:
-		told.Input = short(string(call.Input), maxText)
+		told.Input = output.Short(string(call.Input), maxText)
 	case *pb.Event_ApprovalRequested, *pb.Event_ApprovalResolved, *pb.Event_Nested, *pb.Event_Started:
 	case *pb.Event_Finished:
 		told.Event = proto.CloneOf(event)
 		f := told.Event.GetFinished()
 		f.DetailsJson = ""
 		if text := textOf(kind.Finished); text != "" {
-			f.Content = []*pb.Content{{Kind: &pb.Content_Text{Text: short(text, maxText)}}}
+			f.Content = []*pb.Content{{Kind: &pb.Content_Text{Text: output.Short(text, maxText)}}}
 		}
 	default:
 		return nil
@@ -57,24 +56,10 @@ func Happened(at Place, call *Call, event *pb.Event) tools.Report {
 }
 
 func nested(at Place, n *pb.Nested) tools.Report {
-	n.ChildLoopId, n.Agent, n.Stage = at.Run, short(at.Workflow, maxName), short(at.Step, maxName)
+	n.ChildLoopId, n.Agent, n.Stage = at.Run, output.Short(at.Workflow, maxName), output.Short(at.Step, maxName)
 	encoded, err := proto.Marshal(n)
 	if err != nil {
 		return nil // a text that is none
 	}
 	return tools.Nested(encoded)
-}
-
-// short returns text as valid UTF-8 of at most n bytes, cut between characters.
-func short(text string, n int) string {
-	if len(text) > n {
-		for n > 0 && !utf8.RuneStart(text[n]) {
-			n--
-		}
-		text = text[:n] + "…"
-	}
-	if !utf8.ValidString(text) {
-		text = string([]rune(text))
-	}
-	return text
 }

@@ -88,3 +88,15 @@ func ValidText(text string) string {
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
+
+// Short returns text as valid UTF-8 of at most n bytes, cut between characters, and "…" where
+// it was cut.
+func Short(text string, n int) string {
+	if len(text) > n {
+		for n > 0 && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		text = text[:n] + "…"
+	}
+	return ValidText(text)
+}

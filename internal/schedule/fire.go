@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/errand"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools/schedule"
 )
 
@@ -54,9 +55,7 @@ func (s *Schedules) fire(k *kept, r *record, f firing) {
 		return // another process, or the next one, takes it over
 	}
 	how.At, how.Ended = f.At, s.now()
-	if len(how.Reason) > maxReason {
-		how.Reason = how.Reason[:maxReason] + "…"
-	}
+	how.Reason = output.Short(how.Reason, maxReason)
 	for s.base.Err() == nil {
 		var begin []firing
 		s.slots <- struct{}{}
