@@ -1,0 +1,214 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/replica"
+	"github.com/toolserver/toolserver/internal/session"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+func (r *relay) unary(ctx context.Context, method string, request any, next grpc.UnaryHandler) (any, error) {
+	for attempt := 1; ; attempt++ {
+		to, err := r.route(ctx, method, request, attempt > 1)
+		if closes, is := request.(*pb.CloseSessionRequest); is && errors.Is(err, session.ErrElsewhere) {
+			return r.discard(ctx, closes)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if to == nil {
+			return next(ctx, request)
+		}
+		response := new(passed)
+		trailer, err := r.ask(ctx, to, method, request, response)
+		if len(trailer.Get(elsewhereTrailer)) > 0 && attempt < relayAttempts {
+			continue
+		}
+		if err != nil {
+			return nil, r.broken(to, trailer, err)
+		}
+		return response, nil
+	}
+}
+
+// route returns the replica that a call is for; nil where that is this one. fresh says that
+// what is known of it here was wrong.
+func (r *relay) route(ctx context.Context, method string, request any, fresh bool) (*replica.Member, error) {
+	if named, ok := request.(interface{ GetExecutionId() string }); ok && placements[method] == atExecution && named.GetExecutionId() != "" {
+		return r.routeExecution(ctx, named.GetExecutionId())
+	}
+	owner, id, ok := sessionNamed(ctx, request)
+	if !ok {
+		return nil, nil
+	}
+	return r.routeSession(ctx, owner, id, fresh)
+}
+
+// discard closes a session whose files are at no replica. Its owner may begin it anew, also
+// the default one.
+func (r *relay) discard(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
+	owner, err := oneOwner(ctx, request, mayStop)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.server.config.Sessions.Discard(ctx, owner, cmp.Or(request.GetSessionId(), session.DefaultID)); err != nil {
+		return nil, err
+	}
+	return new(pb.CloseSessionResponse), nil
+}
+
+func (r *relay) routeExecution(ctx context.Context, id string) (*replica.Member, error) {
+	run, ok := r.server.executor.RunOf(id)
+	if !ok || run == r.Run() || r.Over(run) || isRelayed(ctx) {
+		return nil, nil
+	}
+	if m, ok := r.ByRun(ctx, run); ok {
+		return &m, nil
+	}
+	return nil, nil // the records tell
+}
+
+func (r *relay) routeSession(ctx context.Context, owner auth.Owner, id string, fresh bool) (*replica.Member, error) {
+	key := session.OwnerKey(owner, id)
+	if r.Mine(key) {
+		return nil, nil
+	}
+	has, known, err := r.Owner(ctx, key, fresh)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("which replica has session %.64q is not known: %w", id, err)
+	case !known:
+		return nil, nil
+	case has.Run == r.Run(): // it is just being made, or taken over
+		return nil, r.adopt(ctx, owner, id)
+	case isRelayed(ctx) && has.Run != 0 && !r.Over(has.Run):
+		grpc.SetTrailer(ctx, metadata.Pairs(elsewhereTrailer, "1"))
+		return nil, fmt.Errorf("%w: session %.64q is at another replica", replica.ErrTaken, id)
+	case has.Run != 0 && !r.Over(has.Run):
+		m, ok := r.ByRun(ctx, has.Run)
+		if ok {
+			return &m, nil
+		}
+		if err := r.Bury(ctx, has.Run); err != nil {
+			return nil, fmt.Errorf("session %.64q: %w", id, err)
+		}
+	}
+	err = r.adopt(ctx, owner, id)
+	if errors.Is(err, session.ErrElsewhere) && !isRelayed(ctx) {
+		for _, other := range r.Others() {
+			if other.Place == has.Place {
+				return &other, nil // which has the files, and takes it over
+			}
+		}
+	}
+	return nil, err
+}
+
+// adopt takes a session over that no replica has.
+func (r *relay) adopt(ctx context.Context, owner auth.Owner, id string) error {
+	_, err, _ := r.flight.Do(session.OwnerKey(owner, id), func() (any, error) {
+		s := r.server
+		return s.config.Sessions.Adopt(context.WithoutCancel(ctx), owner, id, func(adopted *session.Session) error {
+			if err := s.executor.CatchUp(); err != nil {
+				return err
+			}
+			if s.artifacts != nil {
+				s.artifacts.enter(adopted)
+			}
+			return s.approvals.RestoreOf(context.WithoutCancel(ctx), adopted.Ref()) // others wait for this, too
+		})
+	})
+	return err
+}
+
+// adoptOrphans takes over the sessions that fall to this replica, whenever others end, so
+// that they are listed and end when nobody uses them.
+func (r *relay) adoptOrphans(ctx context.Context) {
+	for {
+		changed := r.Changed()
+		for _, key := range r.Orphans() {
+			if owner, id, ok := session.KeyOwner(key); ok && ctx.Err() == nil && !r.server.executor.Draining() {
+				r.adopt(ctx, owner, id) // who asks for it is told why it cannot be
+			}
+		}
+		timer := time.NewTimer(r.Lease())
+		select {
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// search has the call answered by the replica that knows what it names: this one is asked
+// first.
+func (r *relay) search(ctx context.Context, method string, request any, next grpc.UnaryHandler) (any, error) {
+	response, err := next(ctx, request)
+	if isRelayed(ctx) || status.Code(toStatus(err)) != codes.NotFound {
+		return response, err
+	}
+	var missing []string
+	for _, other := range r.Others() {
+		found := new(passed)
+		trailer, otherErr := r.ask(ctx, &other, method, request, found)
+		switch {
+		case otherErr == nil:
+			return found, nil
+		case len(trailer.Get(answeredTrailer)) == 0:
+			missing = append(missing, other.Address)
+		case status.Code(otherErr) != codes.NotFound:
+			return nil, otherErr
+		}
+	}
+	if len(missing) > 0 {
+		return nil, notAsked(missing)
+	}
+	return nil, err
+}
+
+// notAsked is the answer where replicas that may know something did not answer.
+func notAsked(missing []string) error {
+	return withRetryInfo(status.Newf(codes.Unavailable, "it is not known to those replicas that answered, and may be to %s, which did not: ask again", strings.Join(missing, ", ")), time.Second).Err()
+}
+
+func (r *relay) tellMissing(ctx context.Context, missing []string) {
+	if len(missing) > 0 {
+		grpc.SetHeader(ctx, metadata.Pairs(missingHeader, strings.Join(missing, ",")))
+	}
+}
+
+// tellAll has all replicas do something.
+func (r *relay) tellAll(ctx context.Context, method string, request any, next grpc.UnaryHandler) (any, error) {
+	response, err := next(ctx, request)
+	if err != nil || isRelayed(ctx) {
+		return response, err
+	}
+	var missing []string
+	for _, other := range r.Others() {
+		short, cancel := context.WithTimeout(ctx, joinTime)
+		if _, err := r.ask(short, &other, method, request, new(passed)); err != nil {
+			missing = append(missing, other.Address)
+		}
+		cancel()
+	}
+	r.tellMissing(ctx, missing)
+	return response, nil
+}
