@@ -463,10 +463,11 @@ func (x *Execution) finish(finished *Finished) {
 		x.batch.budget.fit(finished, x.Order.Tool, x.kept)
 	}
 	finished.count(x.Order.Measure)
-	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
+	x.executor.leave(x) // before the end: whoever sees the end may call again
 	if records := x.executor.config.Records; records != nil {
 		finished = records.ends(x, finished, now)
 	}
+	x.executor.config.Steps.Finished(x, finished) // the end that counts
 
 	x.mu.Lock()
 	x.log.end(*finished, now)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -373,7 +374,7 @@ func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after str
 }
 
 // listStored completes a page with executions of earlier runs. Where there are replicas, each
-// lists what it has itself: all would list the same here.
+// lists what it has itself, and ListOver the rest.
 func (e *Executor) listStored(owner auth.Owner, match func(*Execution) bool, page []*Execution, before uint64, limit int) (_ []*Execution, next string, err error) {
 	r := e.config.Records
 	if r == nil || r.config.Replicas != nil {
@@ -382,8 +383,34 @@ func (e *Executor) listStored(owner auth.Owner, match func(*Execution) bool, pag
 	if before == 0 || runOf(before) >= r.config.Run {
 		before = r.config.Run << runShift
 	}
+	return e.listBefore(owner, match, page, before, limit)
+}
+
+// ListOver is List for executions of other replicas that are over, as far as their ends were
+// recorded: those of the replica that was started last come first.
+func (e *Executor) ListOver(owner auth.Owner, match func(*Execution) bool, after string, limit int) (page []*Execution, next string, err error) {
+	r := e.config.Records
+	if r == nil || r.config.Replicas == nil {
+		return nil, "", nil
+	}
+	before, _, ok := e.ids.number(after)
+	if after == "" {
+		before, ok = math.MaxUint64, true
+		err = r.catchUp()
+	}
+	if !ok {
+		err = fmt.Errorf("%w: the page after %.64q: no page ended there", ErrNotFound, after)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return e.listBefore(owner, match, nil, before, limit)
+}
+
+// listBefore completes a page with recorded executions whose numbers are below one.
+func (e *Executor) listBefore(owner auth.Owner, match func(*Execution) bool, page []*Execution, before uint64, limit int) (_ []*Execution, next string, err error) {
 	full := false
-	last, more, err := r.list(owner, before, func(found *record) bool {
+	last, more, err := e.config.Records.list(owner, before, func(found *record) bool {
 		x := e.restore(found)
 		if !match(x) {
 			return false
@@ -444,7 +471,7 @@ func (e *Executor) unfinished(match func(*Execution) bool) []*Execution {
 }
 
 // leave makes room for other calls: the tool of x has ended.
-func (e *Executor) leave(x *Execution, finished *Finished) {
+func (e *Executor) leave(x *Execution) {
 	x.session.Leave()
 	x.permit.Release()
 	e.mu.Lock()
@@ -452,7 +479,6 @@ func (e *Executor) leave(x *Execution, finished *Finished) {
 	e.count(x, -1, 0)
 	e.mu.Unlock()
 	e.lanes.leave(x)
-	e.config.Steps.Finished(x, finished)
 }
 
 // keep keeps an execution that ended, for as long and as many as configured.

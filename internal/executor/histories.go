@@ -20,14 +20,16 @@ type histories struct {
 	config RecordsConfig
 	common state.Log
 
-	mu     sync.Mutex
+	mu     sync.Mutex           // never held while the engine is asked
 	byName map[string]state.Log // beside common
+	full   bool                 // there are as many as may be: no other is made
 }
 
 const (
 	historyName = "history"
 
-	// maxHistories is how many tenants have a log of their own: each log costs memory.
+	// maxHistories is how many tenants have a log of their own, at all servers that share the
+	// engine: each log costs memory.
 	maxHistories = 32
 )
 
@@ -51,33 +53,82 @@ func nameFor(tenant string) string {
 	return historyName + "_" + hex.EncodeToString(sum[:8])
 }
 
-// named returns a log, and its name: that of another where there are too many.
-func (h *histories) named(ctx context.Context, name string) (state.Log, string, error) {
+// known returns a log that is open. full says that no other is to be made.
+func (h *histories) known(name string) (log state.Log, full bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if name == historyName {
-		return h.common, historyName, nil
+		return h.common, h.full
 	}
-	if log := h.byName[name]; log != nil {
-		return log, name, nil
-	}
-	if len(h.byName) >= maxHistories {
-		return h.common, historyName, nil
+	return h.byName[name], h.full
+}
+
+// named opens a log that there is.
+func (h *histories) named(ctx context.Context, name string) (state.Log, error) {
+	if log, _ := h.known(name); log != nil {
+		return log, nil
 	}
 	log, err := h.open(ctx, name)
-	if errors.Is(err, state.ErrFull) { // for one more log; ends have room in the common one
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.byName[name] = log // which is the same for who opened it meanwhile
+	return log, nil
+}
+
+// forTenant returns the log of a tenant, and its name: the common one where there are too many.
+func (h *histories) forTenant(ctx context.Context, tenant string) (state.Log, string, error) {
+	name := nameFor(tenant)
+	log, full := h.known(name)
+	switch {
+	case log != nil:
+		return log, name, nil
+	case full:
 		return h.common, historyName, nil
 	}
+	there, err := h.names(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	h.byName[name] = log
-	return log, name, nil
+	if len(there) >= maxHistories {
+		return h.common, historyName, h.closeList(ctx, there)
+	}
+	log, err = h.named(ctx, name)
+	if errors.Is(err, state.ErrFull) { // for one more log; ends have room in the common one
+		return h.common, historyName, nil
+	}
+	return log, name, err
+}
+
+// closeList opens the logs that there are, and has no other be made.
+func (h *histories) closeList(ctx context.Context, there []string) error {
+	for _, name := range there {
+		if _, err := h.named(ctx, name); err != nil {
+			return err
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.full = true
+	return nil
+}
+
+// names returns which logs of tenants there are, also of earlier runs and at other servers.
+func (h *histories) names(ctx context.Context) (names []string, err error) {
+	spaces, err := h.config.Engine.Usage(ctx)
+	for _, space := range spaces {
+		if space.Log && strings.HasPrefix(space.Name, historyName+"_") {
+			names = append(names, space.Name)
+		}
+	}
+	return names, err
 }
 
 // append stores a batch, and returns where it is.
 func (h *histories) append(ctx context.Context, tenant string, batch []byte) (*storedPlace, error) {
-	log, name, err := h.named(ctx, nameFor(tenant))
+	log, name, err := h.forTenant(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +141,8 @@ func (h *histories) append(ctx context.Context, tenant string, batch []byte) (*s
 
 // read returns what is at a place; nil where it is gone.
 func (h *histories) read(ctx context.Context, at *storedPlace) ([]byte, error) {
-	log, name, err := h.named(ctx, at.Log)
-	if err != nil || name != at.Log {
+	log, err := h.named(ctx, at.Log)
+	if err != nil {
 		return nil, err
 	}
 	records, err := log.Read(ctx, "", at.Seq, 1)
@@ -103,14 +154,14 @@ func (h *histories) read(ctx context.Context, at *storedPlace) ([]byte, error) {
 
 // all returns the logs that there are, also of earlier runs.
 func (h *histories) all(ctx context.Context) ([]state.Log, error) {
-	spaces, err := h.config.Engine.Usage(ctx)
+	names, err := h.names(ctx)
 	list := []state.Log{h.common}
-	for _, space := range spaces {
-		if !space.Log || !strings.HasPrefix(space.Name, historyName+"_") || err != nil {
-			continue
+	for _, name := range names {
+		if err != nil {
+			break
 		}
 		var log state.Log
-		if log, _, err = h.named(ctx, space.Name); err == nil && log != h.common {
+		if log, err = h.named(ctx, name); err == nil {
 			list = append(list, log)
 		}
 	}

@@ -96,6 +96,8 @@ func (r *Records) scan(log state.Log, seq uint64, batch []byte) {
 	}
 }
 
+// found takes note of where a record is. What was found first goes where there are too many: the
+// claims still tell whether a call may run.
 func (r *Records) found(p place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,6 +105,20 @@ func (r *Records) found(p place) {
 		return // the history tells more
 	}
 	r.byID[p.number], r.byCall[p.name] = &p, &p
+	if r.places = append(r.places, &p); len(r.places) > maxPlaces {
+		r.forget(r.places[0])
+		r.places = r.places[1:]
+	}
+}
+
+// forget takes a place out of those that are known, unless another has taken its. The records are locked.
+func (r *Records) forget(p *place) {
+	if r.byID[p.number] == p {
+		delete(r.byID, p.number)
+	}
+	if r.byCall[p.name] == p {
+		delete(r.byCall, p.name)
+	}
 }
 
 // ofCall returns what is stored of the call of an earlier run that has a call id in a
@@ -204,8 +220,7 @@ func (r *Records) read(p *place, last *lastBatch) (*record, error) {
 	}
 	if errors.Is(err, state.ErrNotFound) { // its time was over
 		r.mu.Lock()
-		delete(r.byID, p.number)
-		delete(r.byCall, p.name)
+		r.forget(p)
 		r.mu.Unlock()
 		return nil, nil
 	}
@@ -226,7 +241,7 @@ func (r *Records) list(owner auth.Owner, before uint64, f func(*record) (enough 
 	one := owner.Name() != auth.Everybody && owner.Tenant() != auth.AllTenants
 	batch := new(lastBatch)
 	for _, p := range r.before(before) {
-		if p.owner != tag && p.owner != (ownerTag{}) && one {
+		if p.owner != tag && p.owner != (ownerTag{}) && one || !r.isOver(runOf(p.number)) {
 			continue
 		}
 		if scanned++; scanned > maxScanned {
@@ -244,6 +259,11 @@ func (r *Records) list(owner auth.Owner, before uint64, f func(*record) (enough 
 		}
 	}
 	return last, false, nil
+}
+
+// isOver reports whether nobody else has the executions of a run in memory, and lists them.
+func (r *Records) isOver(run uint64) bool {
+	return r.config.Replicas == nil || r.config.Replicas.Over(run)
 }
 
 // before returns the places with numbers below one, the greatest first.

@@ -51,6 +51,9 @@ type Replicas interface {
 
 	// Bury is nil where a run is over for ever.
 	Bury(ctx context.Context, run uint64) error
+
+	// Over reports whether a run is known to be over for ever. It asks nobody.
+	Over(run uint64) bool
 }
 
 // Records keep executions where a restart finds them.
@@ -81,6 +84,7 @@ type Records struct {
 	mu     sync.Mutex
 	byID   map[uint64]*place   // executions of earlier runs, by their numbers
 	byCall map[callName]*place // the same
+	places []*place            // the same, in the order in which they were found, and some that are no longer known
 	never  map[uint64]bool     // executions of this run that never began, and may be claimed all the same
 	ended  endedClaims
 
@@ -147,6 +151,9 @@ const (
 	// maxClaims bounds the claims of calls that ended, and claimBytes what all take.
 	maxClaims  = 100_000
 	claimBytes = 512 << 20
+
+	// maxPlaces bounds what is known of records of other runs: each place takes some 250 bytes.
+	maxPlaces = 200_000
 
 	// maxNever bounds what is known of claims that were refused and may be there.
 	maxNever = 10_000
