@@ -71,6 +71,7 @@ type record struct {
 	Workspace string     `json:"workspace"`
 	Scratch   bool       `json:"scratch,omitempty"`
 	Place     string     `json:"place,omitempty"`     // that of the replica it was at
+	Run       uint64     `json:"run,omitempty"`       // which replica that was
 	Documents string     `json:"documents,omitempty"` // its file
 	Alone     bool       `json:"documents_alone,omitempty"`
 	Active    []string   `json:"active_tools,omitempty"`
@@ -89,6 +90,8 @@ type record struct {
 	Dialect    string            `json:"dialect,omitempty"`
 	Ordered    bool              `json:"ordered,omitempty"`
 	EditErrors time.Duration     `json:"edit_errors,omitempty"`
+
+	revision state.Revision // as which it is stored; 0 where that is not known
 }
 
 // rights are what an operator bounds.
@@ -147,23 +150,26 @@ func (s *Session) save(settings Settings) error {
 	case s.erased || s.isClosed():
 		return fmt.Errorf("%w: %q was closed", ErrNotFound, s.ID)
 	}
-	place := ""
-	if s.store.config.Replicas != nil {
-		if err := s.store.config.Replicas.Prove(); err != nil {
+	place, run := "", uint64(0)
+	if replicas := s.store.config.Replicas; replicas != nil {
+		if err := replicas.Prove(); err != nil {
 			return fmt.Errorf("nothing was changed, for the session could not be stored: %w", err)
 		}
-		place = s.store.config.Replicas.Place
+		place, run = replicas.Place, replicas.Run()
 	}
 	chosen := s.chosenIn(&settings)
 	value, err := json.Marshal(record{
-		Place: place, Version: recordVersion, Owner: s.Owner, ID: s.ID, Epoch: s.epoch, Created: s.Created.Round(0), Used: s.LastUsed().Round(0), Workspace: s.Workspace.Dir(), Scratch: s.scratch,
+		Place: place, Run: run, Version: recordVersion, Owner: s.Owner, ID: s.ID, Epoch: s.epoch, Created: s.Created.Round(0), Used: s.LastUsed().Round(0), Workspace: s.Workspace.Dir(), Scratch: s.scratch,
 		Documents: s.documents.file, Alone: s.documents.alone, Active: s.Active(),
 		Level: chosen.level, Mode: chosen.mode, Before: s.state.Load().beforePlan(settings.Mode), MaxMode: settings.MaxMode, Network: chosen.network,
 		Tools: settings.Tools, Labels: settings.Labels, IdleTTL: settings.IdleTTL, Answer: settings.Answer, Activation: settings.Activation,
 		Persona: settings.Persona, Dialect: settings.Dialect, Ordered: settings.Ordered, EditErrors: settings.EditErrors,
 	})
 	if err == nil {
-		_, err = r.kv.Put(r.ctx, keyOf(s.Ref()), value, 0)
+		err = s.put(value)
+	}
+	if errors.Is(err, ErrMoved) {
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was changed, for the session could not be stored: %w", state.Brief(err))
@@ -268,7 +274,7 @@ const retryTime = time.Second
 
 // isAway reports whether something could not be stored, and can later.
 func isAway(err error) bool {
-	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy)
+	return !errors.Is(err, ErrMoved) && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy))
 }
 
 func notStored(err error) error {
@@ -315,8 +321,10 @@ func (s *Store) Erase(session *Session) {
 	if !session.persists.Swap(false) {
 		return
 	}
-	erase := func() error { return r.kv.Delete(r.ctx, keyOf(session.Ref()), 0) }
-	if err := erase(); err != nil {
+	erase := session.erase
+	if err := erase(); errors.Is(err, ErrMoved) {
+		r.logger.Info("a session ended here, and goes on at another replica", zap.String("session", session.ID), zap.Stringer("principal", session.Owner))
+	} else if err != nil {
 		r.logger.Warn("a session ended, and that is not stored yet: a restart now would bring it back",
 			zap.String("session", session.ID), zap.Stringer("principal", session.Owner), zap.Error(err))
 		session.later(erase)
@@ -439,6 +447,7 @@ func (s *Store) restore(r *record) error {
 	}
 	session.chosen, session.left = rights{r.Level, r.Mode, r.Network}, rights{settings.Level, settings.Mode, settings.Network}
 	session.persists.Store(true)
+	session.revision = r.revision
 	session.usedStored.Store(r.Used.UnixNano())
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,8 +20,13 @@ import (
 // ErrElsewhere says that the files of a session are where this server has none.
 var ErrElsewhere = errors.New("the files of the session are not here")
 
+// ErrMoved says that another server has a session by now: this one changes nothing of it.
+var ErrMoved = fmt.Errorf("%w: the session is at another replica by now, and nothing was changed here", state.ErrUnavailable)
+
 // Owners has which of some servers has a session.
 type Owners interface {
+	// Run is the number of this server, which no other has.
+	Run() uint64
 	// Prove is nil while no other server can have taken what this one has.
 	Prove() error
 	// Claim makes a key that of this server; it reports whether it was not before.
@@ -134,6 +139,7 @@ func (s *Store) newest(ctx context.Context, owner auth.Owner, id string) (*recor
 		case found.Version > recordVersion:
 			wrong = fmt.Errorf("it was stored by a later version of this server, as version %d", found.Version)
 		case newest == nil || newest.Epoch < found.Epoch:
+			found.revision = e.Revision
 			newest = &found
 		}
 	})
@@ -194,10 +200,7 @@ func (s *Store) Adopt(ctx context.Context, owner auth.Owner, id string, ready fu
 
 // adopt brings back a session that is this server's by now: only now nobody changes it.
 func (s *Store) adopt(ctx context.Context, owner auth.Owner, id string, ready func(*Session) error) (*Session, error) {
-	found, err := s.newest(ctx, owner, id)
-	if err == nil && found == nil {
-		err = ErrNotFound
-	}
+	found, err := s.takeOver(ctx, owner, id)
 	if err == nil {
 		err = s.restore(found)
 	}
@@ -216,6 +219,87 @@ func (s *Store) adopt(ctx context.Context, owner auth.Owner, id string, ready fu
 	}
 	s.config.Records.logger.Info("a session goes on here", zap.String("session", id), zap.Stringer("principal", owner))
 	return adopted, nil
+}
+
+// takeOver returns what is stored of a session that is this server's by now. It is stored as
+// such first: from then on whoever had the session before cannot change it.
+func (s *Store) takeOver(ctx context.Context, owner auth.Owner, id string) (*record, error) {
+	for {
+		found, err := s.newest(ctx, owner, id)
+		if err == nil && found == nil {
+			err = ErrNotFound
+		}
+		if err != nil {
+			return nil, err
+		}
+		last := found.revision
+		found.Run, found.Place = s.config.Replicas.Run(), s.config.Replicas.Place
+		value, err := json.Marshal(found)
+		if err == nil {
+			found.revision, err = s.config.Records.kv.Update(ctx, keyOf(Ref{found.Owner, found.ID, found.Epoch}), value, last, 0)
+		}
+		switch {
+		case errors.Is(err, state.ErrFull): // as after any start, it goes on as it is
+			found.revision, err = last, nil
+		case errors.Is(err, state.ErrConflict) && ctx.Err() == nil: // who had it was just about to store it
+			continue
+		}
+		return found, err
+	}
+}
+
+// put stores the record of a session. Among replicas it has to be there as this server
+// stored it last: who has lost the session without knowing changes nothing of it. The caller
+// holds changing.
+func (s *Session) put(value []byte) error {
+	r, key := s.store.config.Records, keyOf(s.Ref())
+	if s.store.config.Replicas == nil {
+		_, err := r.kv.Put(r.ctx, key, value, 0)
+		return err
+	}
+	return s.compared(func() (err error) {
+		revision, err := r.kv.Update(r.ctx, key, value, s.revision, 0)
+		if err == nil {
+			s.revision = revision
+		}
+		return err
+	})
+}
+
+// erase removes the record of a session, as put stores it.
+func (s *Session) erase() error {
+	r, key := s.store.config.Records, keyOf(s.Ref())
+	if s.store.config.Replicas == nil {
+		return r.kv.Delete(r.ctx, key, 0)
+	}
+	return s.compared(func() error { return r.kv.Delete(r.ctx, key, s.revision) })
+}
+
+// compared does something that compares the revision, again where an attempt before it was
+// heard. The caller holds changing.
+func (s *Session) compared(do func() error) error {
+	r := s.store.config.Records
+	for {
+		err := do()
+		if !errors.Is(err, state.ErrConflict) {
+			return err
+		}
+		entry, err := r.kv.Get(r.ctx, keyOf(s.Ref()))
+		if errors.Is(err, state.ErrNotFound) {
+			return ErrMoved
+		}
+		var found record
+		if err == nil {
+			err = json.Unmarshal(entry.Value, &found)
+		}
+		switch {
+		case err != nil:
+			return err
+		case found.Run != s.store.config.Replicas.Run() || entry.Revision == s.revision:
+			return ErrMoved
+		}
+		s.revision = entry.Revision
+	}
 }
 
 // Discard removes what is stored of a session that no server has.

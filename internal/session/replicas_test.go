@@ -4,6 +4,7 @@
 package session_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -104,5 +105,78 @@ func TestAdoptWhileClosing(t *testing.T) {
 	second.Close()
 	if got, err := second.Adopt(t.Context(), "alice", "s", func(*session.Session) error { return nil }); err == nil || !strings.Contains(err.Error(), "shutting down") {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestFormerOwner: a replica that has lost a session without knowing, because it was paused or
+// cut off, changes nothing of what the one stores that has it.
+func TestFormerOwner(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	root := t.TempDir()
+	open := func(run uint64) (*session.Store, *replica.Replica) {
+		t.Helper()
+		one, err := replica.Join(t.Context(), replica.Config{Engine: engine, Logger: zap.NewNop(), Run: run, Place: "here"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := session.OpenRecords(t.Context(), engine, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return session.NewStore(session.Config{
+			WorkspaceRoot: root, Records: records, Replicas: &session.Replicas{Owners: one, Place: "here"},
+			Default: session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModeAsk}, MaxLevel: tools.WorkspaceWrite, MaxMode: tools.ModeAllow,
+		}), one
+	}
+	adopt := func(store *session.Store) *session.Session {
+		t.Helper()
+		adopted, err := store.Adopt(t.Context(), "alice", "s", func(*session.Session) error { return nil })
+		if err != nil || adopted == nil {
+			t.Fatalf("%v, %v", adopted, err)
+		}
+		return adopted
+	}
+	set := func(store *session.Store, mode tools.Mode) error {
+		_, err := store.Update("alice", "s", func(s *session.Settings) { s.Mode = mode })
+		return err
+	}
+	first, paused := open(1)
+	second, has := open(2)
+	made, err := first.Create("alice", session.Request{ID: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := set(first, tools.ModeAllow); err != nil {
+		t.Fatal(err)
+	}
+	paused.Leave() // its store does not know
+	adopt(second)
+	for _, mode := range []tools.Mode{tools.ModeAsk, tools.ModeAllow} { // less, which is in force before it is stored, and more
+		if err := set(first, mode); !errors.Is(err, session.ErrMoved) {
+			t.Errorf("the former owner sets %v: %v", mode, err)
+		}
+	}
+	first.Erase(made)
+	if stored, err := second.Recorded(t.Context(), made.Ref()); !stored || err != nil {
+		t.Errorf("the former owner has removed it: %v", err)
+	}
+	if err := set(second, tools.ModeDeny); err != nil {
+		t.Errorf("the owner: %v", err)
+	}
+	has.Leave()
+	third, last := open(3)
+	defer last.Leave()
+	defer third.Close()
+	if mode := adopt(third).Mode(); mode != tools.ModeDeny {
+		t.Errorf("the mode is %v", mode)
+	}
+	first.Close()
+	second.Close()
+	if err := set(third, tools.ModeAsk); err != nil {
+		t.Errorf("after the former owners have ended: %v", err)
 	}
 }

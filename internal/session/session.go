@@ -32,6 +32,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
+	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -59,13 +60,14 @@ type Session struct {
 	state     atomic.Pointer[current] // changed with the store's lock held
 	children  map[*Session]bool       // that are not released; guarded by the store's lock
 	bounded   atomic.Pointer[bounded]
-	changing  sync.Mutex  // held while the settings change, and what is stored
-	erased    bool        // the session is not stored any more; guarded by changing
-	chosen    rights      // that the session had when it was brought back, by its record,
-	left      rights      // and what the operator left of them by then
-	persists  atomic.Bool // the session is stored, and goes on after a restart
-	suspended atomic.Bool // it was closed by a shutdown only
-	unstored  atomic.Bool // what is in force is not stored yet
+	changing  sync.Mutex     // held while the settings change, and what is stored
+	erased    bool           // the session is not stored any more; guarded by changing
+	chosen    rights         // that the session had when it was brought back, by its record,
+	left      rights         // and what the operator left of them by then
+	persists  atomic.Bool    // the session is stored, and goes on after a restart
+	revision  state.Revision // of what is stored, among replicas; guarded by changing
+	suspended atomic.Bool    // it was closed by a shutdown only
+	unstored  atomic.Bool    // what is in force is not stored yet
 
 	usedStored atomic.Int64 // when it was stored last that the session is used
 
