@@ -7,11 +7,13 @@
 package artifact
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,7 +76,8 @@ type Info struct {
 // Nothing of it is on the disk before the first artifact.
 type Store struct {
 	config Config
-	lasts  string // the directory of artifacts that outlive the store; empty where none does
+	lasts  string  // the directory of artifacts that outlive the store; empty where none does
+	shared *shared // copies that other servers can read; nil without any
 
 	mu      sync.Mutex
 	place   *lease.Dir // nil before it is needed
@@ -162,24 +165,60 @@ func (s *Store) dir() (string, error) {
 // Read returns what an artifact of owner is by now, and its bytes from offset
 // on, at most limit of them; 0 means to the end. Close it after use.
 func (s *Store) Read(owner, id string, offset, limit uint64) (Info, io.ReadCloser, error) {
+	info, path, known := s.find(owner, id)
+	if !known {
+		return s.readShared(owner, id, offset, limit)
+	}
+	n, err := info.bytes(offset, limit)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	file, err := os.Open(path)          // which it can be read by also when it is removed
+	if errors.Is(err, fs.ErrNotExist) { // just now
+		return s.readShared(owner, id, offset, limit)
+	}
+	if err != nil {
+		return Info{}, nil, err
+	}
+	return info, &reader{io.NewSectionReader(file, int64(offset), int64(n)), file}, nil
+}
+
+// readShared is Read for an artifact that is not here.
+func (s *Store) readShared(owner, id string, offset, limit uint64) (Info, io.ReadCloser, error) {
+	info, data, err := s.shared.read(owner, id)
+	if errors.Is(err, ErrNotFound) {
+		return Info{}, nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
+	}
+	if err != nil {
+		return Info{}, nil, err
+	}
+	n, err := info.bytes(offset, limit)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	return info, io.NopCloser(bytes.NewReader(data[offset : offset+n])), nil
+}
+
+// find returns what an artifact of owner is by now, and its file.
+func (s *Store) find(owner, id string) (info Info, path string, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.byID[id]
 	if k == nil || k.session.Owner != owner {
-		return Info{}, nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
+		return Info{}, "", false
 	}
-	if offset > k.info.Size {
-		return Info{}, nil, fmt.Errorf("%w: byte %d of %d", ErrBeyond, offset, k.info.Size)
+	return k.info, k.path, true
+}
+
+// bytes returns how many there are from offset on, at most limit; 0 means to the end.
+func (i *Info) bytes(offset, limit uint64) (uint64, error) {
+	if offset > i.Size {
+		return 0, fmt.Errorf("%w: byte %d of %d", ErrBeyond, offset, i.Size)
 	}
-	n := k.info.Size - offset
-	if limit > 0 {
-		n = min(n, limit)
+	if n := i.Size - offset; limit == 0 || n < limit {
+		return n, nil
 	}
-	file, err := os.Open(k.path) // which it can be read by also when it is removed
-	if err != nil {
-		return Info{}, nil, err
-	}
-	return k.info, &reader{io.NewSectionReader(file, int64(offset), int64(n)), file}, nil
+	return limit, nil
 }
 
 // Find returns an artifact of a session, and the file that it is in.
@@ -240,6 +279,7 @@ type reader struct {
 // End removes the artifacts of a session. What is still being written is not
 // kept any more.
 func (s *Store) End(of SessionID) {
+	s.shared.end(of)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range slices.Clone(s.oldest) {
@@ -252,8 +292,14 @@ func (s *Store) End(of SessionID) {
 // Close removes all artifacts, but for those that outlive the store, and takes no more.
 func (s *Store) Close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	closed := s.closed
 	s.closed = true
+	s.mu.Unlock()
+	if !closed {
+		s.shared.flush()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, k := range slices.Clone(s.oldest) {
 		if s.lasts == "" || k.file != nil {
 			s.remove(k)

@@ -39,8 +39,13 @@ const recordVersion = 1
 // errNewer says that a record is of a later version, which is not this server's to remove.
 var errNewer = errors.New("it was stored by a later version of this server")
 
-// record has an artifact be there after a restart.
+// record has an artifact be there after a restart, or at other servers.
 func (s *Store) record(k *kept) {
+	s.mu.Lock()
+	if !s.closed {
+		s.shared.offer(k, k.info.Size)
+	}
+	s.mu.Unlock()
 	if s.lasts == "" {
 		return
 	}

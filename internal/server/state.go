@@ -37,7 +37,9 @@ type stored struct {
 	sessionRecords *session.Records
 	callRecords    *executor.Records
 	grantRecords   state.KV
+	stopRecords    state.KV
 	limitRecords   state.KV // nil unless servers share the state
+	artifactBytes  state.KV // the same
 	usage          *usageWatch
 
 	replication *service.Replication // nil where the state is this server's alone
@@ -130,10 +132,24 @@ func open(ctx context.Context, options state.Options, c *config.Config, buried f
 		}
 		return nil
 	})
+	group.Go(func() (err error) {
+		if s.stopRecords, err = s.engine.KV(ctx, state.Space{Name: "stops"}); err != nil {
+			return fmt.Errorf("stops: %w", err)
+		}
+		return nil
+	})
 	if limits.Shared() {
 		group.Go(func() (err error) {
 			if s.limitRecords, err = s.engine.KV(ctx, state.Space{Name: "limits", MaxBytes: 16 << 20, Volatile: true}); err != nil {
 				return fmt.Errorf("limits: %w", err)
+			}
+			return nil
+		})
+	}
+	if limits.Shared() {
+		group.Go(func() (err error) {
+			if s.artifactBytes, err = s.engine.KV(ctx, state.Space{Name: "artifacts", MaxBytes: 256 << 20}); err != nil {
+				return fmt.Errorf("artifacts: %w", err)
 			}
 			return nil
 		})
@@ -232,10 +248,20 @@ func (s *stored) grants() state.KV {
 	return s.grantRecords
 }
 
+func (s *stored) stops() state.KV {
+	if s == nil {
+		return nil
+	}
+	return s.stopRecords
+}
+
 // artifacts opens the store of artifacts, which outlive the server where the rest does.
 func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
-	if s == nil || s.replication != nil { // those of others may be in the same directory
+	switch {
+	case s == nil:
 		return artifact.Open(c)
+	case s.replication != nil: // those of others may be in the same directory
+		return artifact.OpenShared(c, s.artifactBytes)
 	}
 	return artifact.OpenLasting(c, s.installation)
 }
