@@ -145,7 +145,7 @@ func (e *Executor) FindBatch(s session.Ref, id string) (*Batch, error) {
 	if b := e.batchOf(s, id); b != nil {
 		return b, nil
 	}
-	return nil, fmt.Errorf("%w: session %.64q has no batch %.64q: it never was, or is no longer kept, and its calls are found by their ids", ErrNotFound, s.ID, id)
+	return nil, fmt.Errorf("%w: session %.64q has no batch %.64q: it never was, or is no longer kept, for batches end with the server that ran them. Its calls are found by their ids", ErrNotFound, s.ID, id)
 }
 
 // batchOf returns a batch; nil where there is none. The executor is locked.

@@ -121,6 +121,10 @@ type Config struct {
 
 	// MaxRecords bounds how many calls can be undone; 0 means 500.
 	MaxRecords int
+
+	// Forgot says that the session changed things before, which are not known here: a server
+	// that ended had them.
+	Forgot bool
 }
 
 // A Store keeps what the calls of a session replaced, so that it can be put
@@ -161,6 +165,9 @@ func (s *Store) Close() {
 	}
 	s.retire()
 }
+
+// Forgot reports whether there may have been changes that are not known here.
+func (s *Store) Forgot() bool { return s.config.Forgot }
 
 // Records returns what can be undone, the oldest first.
 func (s *Store) Records() []*Record {

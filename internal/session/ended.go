@@ -142,7 +142,7 @@ func (s *Store) kept(owner auth.Owner, id string) (*tombstone, error) {
 	t := s.lastEnded(owner, id)
 	switch {
 	case t == nil:
-		return nil, fmt.Errorf("%w: nothing is known of a session %.64q that ended: create it without restore", ErrNotFound, id)
+		return nil, fmt.Errorf("%w: nothing is known of a session %.64q that ended: it never was, ended too long ago, or at a server that has ended, too, and kept workspaces go with that. Create it without restore", ErrNotFound, id)
 	case t.KeptUntil.IsZero():
 		return nil, fmt.Errorf("%w: %s, and there is no workspace of it to restore: only one that was made for a session is kept, for %s. Create it without restore",
 			ErrNotFound, t.Ended, s.config.KeepWorkspace)

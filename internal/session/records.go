@@ -441,7 +441,7 @@ func (s *Store) restore(r *record) error {
 	now := time.Now()
 	session := &Session{
 		store: s, epoch: r.Epoch, over: make(chan struct{}), ID: r.ID, Owner: r.Owner, Workspace: ws, Created: r.Created,
-		Changes:  history.New(history.Config{Dir: root}),
+		Changes:  history.New(history.Config{Dir: root, Forgot: true}),
 		lastUsed: lastUseOf(r, settings.IdleTTL, now), scratch: r.Scratch, active: r.Active,
 		documents: &documents{store: s, owner: r.Owner, id: r.ID, file: r.Documents, alone: r.Alone},
 	}

@@ -87,6 +87,10 @@ func (in undoInput) records(env tools.Env) ([]*history.Record, error) {
 	all := env.Changes.Records()
 	calls := slices.DeleteFunc(slices.Clone(all), (*history.Record).Transfer)
 	id := in.Call + in.BackTo
+	known := id == "" && len(calls) > 0 || slices.ContainsFunc(all, func(r *history.Record) bool { return r.ID == id })
+	if !known && env.Changes.Forgot() {
+		return nil, tools.Failf("undo_forgotten", "What calls changed before the server was last started, or before the session came to this server, cannot be taken back: that is kept in memory alone. Since then %s. %s shows what is different, and git takes it back.", changedSince(all), env.Words.Tool("git_diff"))
+	}
 	if len(calls) == 0 && id == "" || len(all) == 0 {
 		return nil, tools.Failf("nothing_to_undo", "No call of this session has changed a file that could be taken back. What commands changed is not known here: %s shows it, and git takes it back.", env.Words.Tool("git_diff"))
 	}
@@ -101,6 +105,14 @@ func (in undoInput) records(env tools.Env) ([]*history.Record, error) {
 		return slices.DeleteFunc(slices.Clone(all[i:]), func(r *history.Record) bool { return r.ID != id && r.Transfer() }), nil
 	}
 	return all[i : i+1], nil
+}
+
+// changedSince tells which calls can be taken back.
+func changedSince(all []*history.Record) string {
+	if len(all) == 0 {
+		return "no call has changed a file"
+	}
+	return "these calls have changed files: " + strings.Join(lastIDs(all), ", ")
 }
 
 // lastIDs returns the ids of the last records, the last first.
