@@ -57,8 +57,8 @@ func newStop(in Inside) *cobra.Command {
 		Short: "Emergency stop: end what a principal runs, and refuse its calls",
 		Long: `stop ends everything that a principal runs, with background processes and
 transfers, and has its calls refused until 'toolserver resume'. It returns when all
-has ended. A stop outlives the server where its configuration has a stop_file. It is
-for operators, and holds for the one server that is called.`,
+has ended. A stop outlives the server where that keeps its state, or has a stop_file. It is
+for operators, and holds for all servers that share the state.`,
 		Example: `  toolserver stop --reason 'it deletes what it should not' alice
   toolserver stop --tenant acme alice
   toolserver stop --all --reason 'break-in'`,
@@ -77,7 +77,7 @@ for operators, and holds for the one server that is called.`,
 			fmt.Fprintln(NewStream(os.Stderr), unknownText(stop))
 		}
 		if !stop.GetDurable() {
-			fmt.Fprintln(NewStream(os.Stderr), "The stop ends with the server: its configuration has no stop_file, or that could not be written.")
+			fmt.Fprintln(NewStream(os.Stderr), "The stop ends with the server: it keeps no state and has no stop_file, or those could not be written.")
 		}
 		return nil
 	})

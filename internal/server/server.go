@@ -211,6 +211,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 			return companions.Halt(s, user) + browsers.Halt(s, user) + servers.Halt(s, user)
 		},
 		Processes:   runners.Running,
+		Stops:       stored.stops(),
 		StopFile:    c.StopFile,
 		Confines:    func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:         certificates,

@@ -113,8 +113,13 @@ func (a *auditor) input(x *executor.Execution, request *pb.WriteInputRequest) er
 
 // cancelled records who asked for the end of a call, and why.
 func (a *auditor) cancelled(ctx context.Context, x *executor.Execution, reason string) {
+	a.cancelledBy(x, principalOf(ctx).Name, peerOf(ctx), reason)
+}
+
+// cancelledBy is cancelled where that is known already.
+func (a *auditor) cancelledBy(x *executor.Execution, by, from, reason string) {
 	if a.log != nil {
-		a.write(x, audit.Record{Step: audit.Cancelled, By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason})
+		a.write(x, audit.Record{Step: audit.Cancelled, By: by, From: from, Reason: reason})
 	}
 }
 
@@ -124,6 +129,16 @@ func (a *auditor) closed(s *session.Session, calls int, by, from, reason string)
 		a.log.Append(audit.Record{
 			Step: audit.SessionClosed, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, Count: uint64(calls),
 			By: by, From: from, Reason: reason, Chain: chainText(s.Chain()),
+		})
+	}
+}
+
+// discarded records who gave up a session whose files are at no replica, and why.
+func (a *auditor) discarded(ctx context.Context, owner auth.Owner, id, reason string) {
+	if a.log != nil {
+		a.log.Append(audit.Record{
+			Step: audit.SessionClosed, Tenant: owner.Tenant(), Principal: owner.Name(), SessionID: id,
+			By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason, Comment: "its files are at no replica that runs",
 		})
 	}
 }

@@ -60,7 +60,8 @@ const (
 	// did nothing.
 	elsewhereTrailer = "toolserver-elsewhere"
 
-	// missingHeader names replicas of which the answer has nothing, for they did not answer.
+	// missingHeader names replicas of which the answer has nothing, for they did not answer: by
+	// their numbers, for where they are is nothing that callers need to know.
 	missingHeader = "toolserver-missing-replicas"
 
 	// relayAttempts bounds how often a call follows a session that moves.
@@ -69,6 +70,8 @@ const (
 	// joinTime is how long those who are asked for a part of an answer may take.
 	joinTime = 2 * time.Second
 )
+
+var elsewhere = metadata.Pairs(elsewhereTrailer, "1")
 
 // relayedCaller is who calls, as one replica tells another.
 type relayedCaller struct {
@@ -206,8 +209,11 @@ func (r *relay) broken(to *replica.Member, trailer metadata.MD, err error) error
 	if len(trailer.Get(answeredTrailer)) > 0 || status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled {
 		return err
 	}
-	return withRetryInfo(status.Newf(codes.Unavailable, "the replica that has it, %d at %s, broke off: what it was asked may have been done. Ask again", to.Run, to.Address), time.Second).Err()
+	return withRetryInfo(status.Newf(codes.Unavailable, "the replica that has it, %d, broke off: what it was asked may have been done. Ask again", to.Run), time.Second).Err()
 }
+
+// nameOf is how callers are told of a replica.
+func nameOf(m *replica.Member) string { return strconv.FormatUint(m.Run, 10) }
 
 // ask makes a call at another replica.
 func (r *relay) ask(ctx context.Context, to *replica.Member, method string, request, response any) (trailer metadata.MD, err error) {

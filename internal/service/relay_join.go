@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -129,12 +130,24 @@ func (r *relay) joinExecutions(ctx context.Context, method string, request *pb.L
 	for run, part := range parts {
 		lists[run] = list[*pb.Execution]{part.GetExecutions(), part.GetNextPageToken()}
 	}
+	if token, wanted := tokens.of(overRuns); wanted {
+		asked := proto.CloneOf(request)
+		asked.PageToken = token
+		over, err := listExecutions(ctx, asked, r.server.executor.ListOver)
+		if err != nil { // the state is away: what lives is listed all the same
+			r.tellMissing(ctx, []string{"ended"})
+		}
+		lists[overRuns] = list[*pb.Execution]{over.GetExecutions(), over.GetNextPageToken()}
+	}
 	all := new(pb.ListExecutionsResponse)
 	all.Executions, all.NextPageToken = merge(lists, tokens, size, func(a, b *pb.Execution) int {
 		return b.GetCreateTime().AsTime().Compare(a.GetCreateTime().AsTime())
 	}, (*pb.Execution).GetExecutionId)
 	return all, nil
 }
+
+// overRuns stands in tokens of pages for the replicas that have ended.
+const overRuns = math.MaxUint64
 
 // gather asks all replicas at the same time, this one by next. ask returns nil for one that
 // has nothing more. An error is this one's own; another that fails or refuses is told as missing.
@@ -157,7 +170,7 @@ func gather[R proto.Message](ctx context.Context, r *relay, method string, ask f
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				missing = append(missing, other.Address)
+				missing = append(missing, nameOf(&other))
 				return
 			}
 			parts[other.Run] = part

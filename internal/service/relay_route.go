@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,19 +29,25 @@ func (r *relay) unary(ctx context.Context, method string, request any, next grpc
 		if closes, is := request.(*pb.CloseSessionRequest); is && errors.Is(err, session.ErrElsewhere) {
 			return r.discard(ctx, closes)
 		}
+		var response any = new(passed)
+		var trailer metadata.MD
+		switch {
+		case err != nil:
+		case to == nil:
+			response, err = next(ctx, request)
+		default:
+			trailer, err = r.ask(ctx, to, method, request, response)
+		}
+		switch moved := errors.Is(err, replica.ErrTaken); {
+		case moved && isRelayed(ctx):
+			grpc.SetTrailer(ctx, elsewhere)
+		case (moved || len(trailer.Get(elsewhereTrailer)) > 0) && attempt < relayAttempts:
+			continue // to who has it by now
+		case err != nil && to != nil:
+			err = r.broken(to, trailer, err)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if to == nil {
-			return next(ctx, request)
-		}
-		response := new(passed)
-		trailer, err := r.ask(ctx, to, method, request, response)
-		if len(trailer.Get(elsewhereTrailer)) > 0 && attempt < relayAttempts {
-			continue
-		}
-		if err != nil {
-			return nil, r.broken(to, trailer, err)
 		}
 		return response, nil
 	}
@@ -66,9 +73,11 @@ func (r *relay) discard(ctx context.Context, request *pb.CloseSessionRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := r.server.config.Sessions.Discard(ctx, owner, cmp.Or(request.GetSessionId(), session.DefaultID)); err != nil {
+	id := cmp.Or(request.GetSessionId(), session.DefaultID)
+	if err := r.server.config.Sessions.Discard(ctx, owner, id); err != nil {
 		return nil, err
 	}
+	r.server.auditor.discarded(ctx, owner, id, request.GetReason())
 	return new(pb.CloseSessionResponse), nil
 }
 
@@ -97,7 +106,6 @@ func (r *relay) routeSession(ctx context.Context, owner auth.Owner, id string, f
 	case has.Run == r.Run(): // it is just being made, or taken over
 		return nil, r.adopt(ctx, owner, id)
 	case isRelayed(ctx) && has.Run != 0 && !r.Over(has.Run):
-		grpc.SetTrailer(ctx, metadata.Pairs(elsewhereTrailer, "1"))
 		return nil, fmt.Errorf("%w: session %.64q is at another replica", replica.ErrTaken, id)
 	case has.Run != 0 && !r.Over(has.Run):
 		m, ok := r.ByRun(ctx, has.Run)
@@ -173,7 +181,7 @@ func (r *relay) search(ctx context.Context, method string, request any, next grp
 		case otherErr == nil:
 			return found, nil
 		case len(trailer.Get(answeredTrailer)) == 0:
-			missing = append(missing, other.Address)
+			missing = append(missing, nameOf(&other))
 		case status.Code(otherErr) != codes.NotFound:
 			return nil, otherErr
 		}
@@ -186,7 +194,7 @@ func (r *relay) search(ctx context.Context, method string, request any, next grp
 
 // notAsked is the answer where replicas that may know something did not answer.
 func notAsked(missing []string) error {
-	return withRetryInfo(status.Newf(codes.Unavailable, "it is not known to those replicas that answered, and may be to %s, which did not: ask again", strings.Join(missing, ", ")), time.Second).Err()
+	return withRetryInfo(status.Newf(codes.Unavailable, "it is not known to those replicas that answered, and may be to %d that did not: ask again", len(missing)), time.Second).Err()
 }
 
 func (r *relay) tellMissing(ctx context.Context, missing []string) {
@@ -195,20 +203,48 @@ func (r *relay) tellMissing(ctx context.Context, missing []string) {
 	}
 }
 
+// tellTime is how long another replica may take to do what all do: a stop waits for what it
+// ends.
+const tellTime = 15 * time.Second
+
 // tellAll has all replicas do something.
 func (r *relay) tellAll(ctx context.Context, method string, request any, next grpc.UnaryHandler) (any, error) {
 	response, err := next(ctx, request)
 	if err != nil || isRelayed(ctx) {
 		return response, err
 	}
+	var mu sync.Mutex
 	var missing []string
+	var telling sync.WaitGroup
 	for _, other := range r.Others() {
-		short, cancel := context.WithTimeout(ctx, joinTime)
-		if _, err := r.ask(short, &other, method, request, new(passed)); err != nil {
-			missing = append(missing, other.Address)
-		}
-		cancel()
+		telling.Go(func() {
+			short, cancel := context.WithTimeout(ctx, tellTime)
+			defer cancel()
+			var part any = new(passed)
+			if _, stops := response.(*pb.StopPrincipalResponse); stops {
+				part = new(pb.StopPrincipalResponse)
+			}
+			_, err := r.ask(short, &other, method, request, part)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				missing = append(missing, nameOf(&other))
+				return
+			}
+			if all, stops := response.(*pb.StopPrincipalResponse); stops {
+				addStopped(all, part.(*pb.StopPrincipalResponse))
+			}
+		})
 	}
+	telling.Wait()
 	r.tellMissing(ctx, missing)
 	return response, nil
+}
+
+// addStopped adds what another replica ended.
+func addStopped(all, part *pb.StopPrincipalResponse) {
+	all.CancelledExecutions += part.GetCancelledExecutions()
+	all.EndedCalls += part.GetEndedCalls()
+	all.EndedProcesses += part.GetEndedProcesses()
+	all.Unknown = all.Unknown && part.GetUnknown()
 }

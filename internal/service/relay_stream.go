@@ -32,6 +32,22 @@ type firstMessage struct {
 	mu     sync.Mutex
 	first  any
 	passes bool // the call is passed on
+	sent   bool // something, to the caller
+}
+
+func (s *firstMessage) SendMsg(message any) error {
+	s.mu.Lock()
+	s.sent = true
+	s.mu.Unlock()
+	return s.ServerStream.SendMsg(message)
+}
+
+// isTaken reports whether the call ended with nothing done, for another replica has what it
+// is about by now.
+func (s *firstMessage) isTaken(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Is(err, replica.ErrTaken) && s.first != nil && !s.sent
 }
 
 func (s *firstMessage) RecvMsg(message any) error {
@@ -75,18 +91,26 @@ func (r *relay) stream(server any, stream grpc.ServerStream, info *grpc.StreamSe
 	if placements[info.FullMethod] == whoHasIt && status.Code(toStatus(err)) == codes.NotFound {
 		return r.searchStream(stream, info, message, err)
 	}
-	if !passes {
+	taken := !passes && first.isTaken(err)
+	switch {
+	case taken && isRelayed(ctx):
+		stream.SetTrailer(elsewhere)
+		return err
+	case !passes && !taken:
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		p := &passing{relay: r, stream: stream, info: info, to: to}
-		if watch, ok := message.(*pb.WatchExecutionRequest); ok {
-			p.at = eventPlace{watch.GetExecutionId(), watch.GetAfterSequence()}
+		if !taken {
+			p := &passing{relay: r, stream: stream, info: info, to: to}
+			if watch, ok := message.(*pb.WatchExecutionRequest); ok {
+				p.at = eventPlace{watch.GetExecutionId(), watch.GetAfterSequence()}
+			}
+			err := p.run(ctx, message)
+			if !p.elsewhere || attempt == relayAttempts {
+				return err
+			}
 		}
-		err := p.run(ctx, message)
-		if !p.elsewhere || attempt == relayAttempts {
-			return err
-		}
+		taken = false
 		if info.IsClientStream { // what the caller sent after the first message is gone, and is still being read
 			return withRetryInfo(status.New(codes.Unavailable, "the session has just moved to another replica, and nothing was done: call again"), time.Second).Err()
 		}
@@ -109,7 +133,7 @@ func (r *relay) searchStream(stream grpc.ServerStream, info *grpc.StreamServerIn
 		case p.sent || p.answered && status.Code(err) != codes.NotFound || stream.Context().Err() != nil:
 			return err
 		case !p.answered:
-			missing = append(missing, other.Address)
+			missing = append(missing, nameOf(&other))
 		}
 	}
 	if len(missing) > 0 {

@@ -7,7 +7,7 @@
 //
 // Locks: those of connections, open RPCs, artifacts, uploads, tools that are shown, labels
 // and refusals are independent of each other; whoever holds that of artifacts or uploads
-// may take that of a session. That of stops is held while their file is written. None is
+// may take that of a session. That of stops is not held while they are stored. None is
 // held while a message is sent or received.
 //
 // Goroutines: gRPC has one for each connection and each RPC, also of those inside the
@@ -147,8 +147,9 @@ type Config struct {
 	// Processes, if set, returns how many commands run.
 	Processes func() int
 
-	// StopFile, if set, is where emergency stops are kept, so that they outlive the
-	// server.
+	// Stops, if set, is where emergency stops are kept, for all replicas. StopFile, if set,
+	// has them, too: either has them outlive the server.
+	Stops    state.KV
 	StopFile string
 
 	// Replay, if set, is what calls are answered from: nothing runs. Its tools are those of
@@ -212,11 +213,12 @@ func New(config Config) (*Server, error) {
 		config: config, started: time.Now(), health: health.NewServer(),
 		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
 	}
+	s.closing, s.close = context.WithCancel(context.Background())
 	var err error
-	if s.stops, err = openStops(config.StopFile); err != nil {
+	if s.stops, err = openStops(s.closing, config.StopFile, config.Stops, s.toldOfStop); err != nil {
+		s.close()
 		return nil, err
 	}
-	s.closing, s.close = context.WithCancel(context.Background())
 	if config.Artifacts != nil {
 		s.artifacts = &artifacts{store: config.Artifacts, known: make(map[*session.Session]bool)}
 	}

@@ -53,55 +53,96 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 	if own, ok := s.server.stops.byOther(caller); ok {
 		return nil, status.Errorf(codes.FailedPrecondition, "you were %s: another operator has to stop others", own.why())
 	}
+	told := isRelayed(ctx) // by the replica that was called, which keeps it
+	if told {
+		s.server.stops.shared.look(ctx, of)
+	}
 	// From here on nothing new begins; then what has begun is ended.
 	now, fresh, err := s.server.stops.put(stop{
 		Tenant: of.Tenant(), Principal: of.Name(), Reason: request.GetReason(), By: caller.Name, ByTenant: caller.Tenant, Since: time.Now().UTC(),
 	})
-	if now.Principal == "" {
+	if err != nil {
 		return nil, err
 	}
-	if err != nil {
-		s.server.config.Logger.Error("a stop is in force and could not be written: it does not outlive the server until it is, which is tried again",
-			zap.String("principal", now.Principal), zap.Error(err))
-		s.server.stops.writeLater(s.server.closing)
-	}
-	covers := func(tenant string, names ...string) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return name != "" && of.Covers(auth.NewOwner(tenant, name)) })
-	}
-	ended := s.server.calls.end(func(c *openRPC) error {
-		// A call of a tool is cancelled below, and its stream ends with its last event.
-		if c.method == pb.ToolService_ExecuteTool_FullMethodName || !covers(c.principal.Tenant, c.principal.Name, c.principal.OnBehalfOf) {
-			return nil
+	kept := make(chan stop, 1)
+	go func() {
+		if told {
+			kept <- now
+			return
 		}
-		return s.server.stops.refuse(c.principal, c.method)
-	})
-	cancelled, err := s.executor.CancelWhere(ctx, func(x *executor.Execution) bool {
-		match := covers(x.Order.Session.Owner.Tenant(), x.Order.Session.Owner.Name(), x.Order.OnBehalfOf)
-		if match {
-			s.auditor.cancelled(ctx, x, now.why())
-		}
-		return match
-	}, now.why(), now.By)
-	processes := 0
-	if halt := s.server.config.Halt; halt != nil {
-		for _, found := range s.sessions.List(auth.NewOwner(of.Tenant(), auth.Everybody)) {
-			switch {
-			case of.Covers(found.Owner):
-				processes += halt(found, "")
-			case of.Name() != auth.Everybody: // sessions of a runtime may have some for this user
-				processes += halt(found, of.Name())
-			}
-		}
-	}
-	unknown := of.Name() != auth.Everybody && cancelled+ended+processes == 0 && !s.knows(of)
-	s.auditor.stopped(ctx, now, fresh, cancelled)
+		kept <- s.server.keepStop(now)
+	}()
+	unknown := of.Name() != auth.Everybody && !s.knows(of)
+	ended, err := s.server.enforce(ctx, now, caller.Name, peerOf(ctx))
+	now = <-kept
+	s.auditor.stopped(ctx, now, fresh, ended.executions)
 	s.executor.Changed()
 	if err != nil {
 		return nil, err
 	}
 	return &pb.StopPrincipalResponse{
-		Stop: stopToProto(now), CancelledExecutions: uint32(cancelled), EndedCalls: uint32(ended), EndedProcesses: uint32(processes), Unknown: unknown,
+		Stop: stopToProto(now), CancelledExecutions: uint32(ended.executions), EndedCalls: uint32(ended.calls), EndedProcesses: uint32(ended.processes),
+		Unknown: unknown && ended == halted{},
 	}, nil
+}
+
+// keepStop has a stop outlive the server, now or as soon as can be.
+func (s *Server) keepStop(one stop) stop {
+	kept, err := s.stops.keep(one)
+	if err != nil {
+		s.config.Logger.Error("a stop is in force and could not be written: it does not outlive the server until it is, which is tried again",
+			zap.String("principal", one.Principal), zap.Error(err))
+		s.stops.keepLater(s.closing)
+	}
+	return kept
+}
+
+// halted is what a stop has ended.
+type halted struct{ executions, calls, processes int }
+
+// enforce ends what a stop is about, and waits for that.
+func (s *Server) enforce(ctx context.Context, now stop, by, from string) (ended halted, err error) {
+	of := now.owner()
+	covers := func(tenant string, names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return name != "" && of.Covers(auth.NewOwner(tenant, name)) })
+	}
+	ended.calls = s.calls.end(func(c *openRPC) error {
+		// A call of a tool is cancelled below, and its stream ends with its last event.
+		if c.method == pb.ToolService_ExecuteTool_FullMethodName || !covers(c.principal.Tenant, c.principal.Name, c.principal.OnBehalfOf) {
+			return nil
+		}
+		return s.stops.refuse(c.principal, c.method)
+	})
+	ended.executions, err = s.executor.CancelWhere(ctx, func(x *executor.Execution) bool {
+		match := covers(x.Order.Session.Owner.Tenant(), x.Order.Session.Owner.Name(), x.Order.OnBehalfOf)
+		if match {
+			s.auditor.cancelledBy(x, by, from, now.why())
+		}
+		return match
+	}, now.why(), now.By)
+	if halt := s.config.Halt; halt != nil {
+		for _, found := range s.config.Sessions.List(auth.NewOwner(of.Tenant(), auth.Everybody)) {
+			switch {
+			case of.Covers(found.Owner):
+				ended.processes += halt(found, "")
+			case of.Name() != auth.Everybody: // sessions of a runtime may have some for this user
+				ended.processes += halt(found, of.Name())
+			}
+		}
+	}
+	return ended, err
+}
+
+// toldOfStop ends what a stop is about that another replica has put into the state. That
+// replica calls this one as well, which tells it how much ended: so only what is left
+// a moment later ends here.
+func (s *Server) toldOfStop(one stop) {
+	time.AfterFunc(joinTime, func() {
+		if now, inForce := (*s.stops.current.Load())[one.owner()]; inForce && s.closing.Err() == nil {
+			s.enforce(s.closing, now, now.By, "")
+			s.executor.Changed()
+		}
+	})
 }
 
 // knows reports whether somebody whom an owner stands for has, or had lately, a session or
@@ -125,9 +166,13 @@ func (s *sessionService) ResumePrincipal(ctx context.Context, request *pb.Resume
 	if own, ok := all.byOther(caller); ok {
 		return nil, status.Errorf(codes.FailedPrecondition, "you were %s: another operator has to resume", own.why())
 	}
+	if isRelayed(ctx) { // by the replica that lifts it
+		all.shared.lifted(ctx, of)
+		return new(pb.ResumePrincipalResponse), nil
+	}
 	lifted, known, err := all.lift(of)
 	if err != nil {
-		return nil, status.Errorf(codes.Unavailable, "the stop stays in force: it could not be taken out of the file, and would come back with a restart: %v", err)
+		return nil, status.Errorf(codes.Unavailable, "the stop stays in force: it could not be taken out of where it is kept, and would come back with a restart: %v", err)
 	}
 	response := new(pb.ResumePrincipalResponse)
 	for _, other := range all.list() {

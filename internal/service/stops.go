@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/state"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -35,7 +36,11 @@ type stop struct {
 	ByTenant  string    `json:"by_tenant,omitempty"` // that of the operator
 	Since     time.Time `json:"since"`
 
-	durable bool // it is in the file
+	// InState says in the file that the state has it, too, which tells whether it is still in
+	// force when the server starts.
+	InState bool `json:"in_state,omitempty"`
+
+	durable bool // it is where it outlives the server
 }
 
 // owner returns whom the stop is about.
@@ -84,12 +89,15 @@ func quoted(name string) string {
 	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
-// stopList has the emergency stops in force. With a file they outlive the server.
+// stopList has the emergency stops in force. In the state, which all replicas have, or else
+// in a file, they outlive the server.
 type stopList struct {
 	file    string
+	shared  *sharedStops                        // nil where nothing outlives the server but the file
 	current atomic.Pointer[map[auth.Owner]stop] // by whom they are about; never changed
 	mu      sync.Mutex                          // held over changes
-	retries bool                                // what could not be written is tried again; guarded by mu
+	writing sync.Mutex                          // held while the file is written
+	retries bool                                // what could not be stored is tried again; guarded by mu
 }
 
 // maxStops is how many principals can be stopped one by one.
@@ -99,18 +107,42 @@ const maxStops = 10_000
 // those are escaped: a larger file was not written by a server.
 const maxStopFile = maxStops * 32 << 10
 
-// openStops reads the stops that a server before this one left. A file that cannot be
-// read is an error: nobody may go on because of it.
-func openStops(file string) (*stopList, error) {
+// openStops reads the stops that a server before this one left, and with entries those of all
+// replicas, until ctx is done. What cannot be read is an error: nobody may go on because of it.
+// told is called with each that another replica puts in force later.
+func openStops(ctx context.Context, file string, entries state.KV, told func(stop)) (*stopList, error) {
 	s := &stopList{file: file}
-	all := make(map[auth.Owner]stop)
+	all, err := readStops(file)
+	if err != nil {
+		return nil, err
+	}
 	s.current.Store(&all)
+	if entries != nil {
+		if err := s.share(ctx, entries, told); err != nil {
+			return nil, err
+		}
+	}
 	if file == "" {
 		return s, nil
 	}
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return s, s.write("") // now is the time to learn that it cannot be written
+	}
+	if s.shared != nil {
+		s.write("") // which of them the state has; or the next change does
+	}
+	return s, nil
+}
+
+// readStops reads a file of stops, which may be missing.
+func readStops(file string) (map[auth.Owner]stop, error) {
+	all := make(map[auth.Owner]stop)
+	if file == "" {
+		return all, nil
+	}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, s.write(all) // now is the time to learn that it cannot be written
+		return all, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stop_file: %w", err)
@@ -126,7 +158,7 @@ func openStops(file string) (*stopList, error) {
 		one.durable = true
 		all[one.owner()] = one
 	}
-	return s, nil
+	return all, nil
 }
 
 // of returns the stop that a caller is under; false where there is none.
@@ -170,35 +202,54 @@ func (s *stopList) list() []stop {
 }
 
 // put puts a stop in force, and returns the one that is; fresh says that there was none
-// before. It is in force also where it cannot be written, which the error says.
+// before. It is to be kept then.
 func (s *stopList) put(wanted stop) (now stop, fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := maps.Clone(*s.current.Load())
-	now, known := all[wanted.owner()]
+	now, known := (*s.current.Load())[wanted.owner()]
 	switch {
 	case known && now.by() == now.owner() && wanted.by() != now.owner():
 		now = wanted // who stopped itself does not lift what another wants
-	case known && now.durable == (s.file != ""):
+	case known:
 		return now, false, nil
-	case !known && len(all) >= maxStops:
-		return stop{}, false, status.Errorf(codes.ResourceExhausted, "%d principals are stopped, the most there may be: stop everybody with *", len(all))
-	case !known:
+	case len(*s.current.Load()) >= maxStops:
+		return stop{}, false, status.Errorf(codes.ResourceExhausted, "%d principals are stopped, the most there may be: stop everybody with *", maxStops)
+	default:
 		now = wanted
 	}
-	all[now.owner()] = now
-	s.current.Store(&all) // before it is written, which may take its time
-	if s.file == "" {
-		return now, !known, nil
-	}
-	if err := s.write(all); err != nil {
-		return now, !known, err
-	}
-	return (*s.current.Load())[now.owner()], !known, nil
+	s.set(now.owner(), &now)
+	return now, !known, nil
 }
 
-// writeLater writes stops that could not be written, as soon as they can, until ctx is done.
-func (s *stopList) writeLater(ctx context.Context) {
+// set puts a stop in force, or lifts it. The list is locked.
+func (s *stopList) set(of auth.Owner, one *stop) {
+	all := maps.Clone(*s.current.Load())
+	if one == nil {
+		delete(all, of)
+	} else {
+		all[of] = *one
+	}
+	s.current.Store(&all)
+}
+
+// keep has a stop outlive the server, and returns it as it is then. It is in force also where
+// that fails, which the error says.
+func (s *stopList) keep(one stop) (stop, error) {
+	if one.durable || s.file == "" && s.shared == nil {
+		return one, nil
+	}
+	err := s.shared.store(one)
+	if s.file != "" {
+		err = errors.Join(err, s.write(""))
+	}
+	if now, inForce := (*s.current.Load())[one.owner()]; inForce {
+		one = now
+	}
+	return one, err
+}
+
+// keepLater keeps stops that could not be kept, as soon as they can be, until ctx is done.
+func (s *stopList) keepLater(ctx context.Context) {
 	s.mu.Lock()
 	begin := !s.retries
 	s.retries = true
@@ -215,46 +266,64 @@ func (s *stopList) writeLater(ctx context.Context) {
 				return
 			case <-tick.C:
 			}
-			s.mu.Lock()
-			if s.write(*s.current.Load()) == nil {
+			var err error
+			for _, one := range *s.current.Load() {
+				if !one.InState && err == nil {
+					err = s.shared.store(one)
+				}
+			}
+			if s.file != "" {
+				err = errors.Join(err, s.write(""))
+			}
+			if err == nil {
+				s.mu.Lock()
 				s.retries = false
 				s.mu.Unlock()
 				return
 			}
-			s.mu.Unlock()
 		}
 	}()
 }
 
-// lift ends a stop; false where there is none. One that cannot be taken out of the file
-// stays in force: it would come back.
-func (s *stopList) lift(owner auth.Owner) (stop, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := maps.Clone(*s.current.Load())
-	old, known := all[owner]
+// lift ends a stop; false where there is none. One that cannot be taken out of the state or
+// the file stays in force: it would come back.
+func (s *stopList) lift(of auth.Owner) (stop, bool, error) {
+	old, known := (*s.current.Load())[of]
 	if !known {
 		return stop{}, false, nil
 	}
-	delete(all, owner)
-	if s.file == "" {
-		s.current.Store(&all)
-		return old, true, nil
+	if err := s.shared.remove(of); err != nil {
+		return old, true, err
 	}
-	return old, true, s.write(all)
+	if s.file != "" {
+		if err := s.write(of); err != nil && !old.InState { // of one in the state, that has the last word
+			return old, true, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set(of, nil)
+	return old, true, nil
 }
 
-// write replaces the file, as a whole or not at all, and puts what it has in force.
-func (s *stopList) write(all map[auth.Owner]stop) error {
-	if err := s.writeFile(all); err != nil {
+// write replaces the file, as a whole or not at all, by what is in force, but for one that is
+// about to be lifted.
+func (s *stopList) write(but auth.Owner) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	written := maps.Clone(*s.current.Load())
+	delete(written, but)
+	if err := s.writeFile(written); err != nil || s.shared != nil {
 		return err
 	}
-	kept := maps.Clone(all)
-	for name, one := range kept {
-		one.durable = true
-		kept[name] = one
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for of, one := range *s.current.Load() {
+		if before, is := written[of]; is && !one.durable && before.Since.Equal(one.Since) {
+			one.durable = true
+			s.set(of, &one)
+		}
 	}
-	s.current.Store(&kept)
 	return nil
 }
 

@@ -224,6 +224,13 @@ func (s *toolService) findOf(ctx context.Context, owner auth.Owner, request nami
 }
 
 func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecutionsRequest) (*pb.ListExecutionsResponse, error) {
+	return listExecutions(ctx, request, s.executor.List)
+}
+
+// listExecutions answers with a page of a list of the executor.
+func listExecutions(ctx context.Context, request *pb.ListExecutionsRequest,
+	list func(owner auth.Owner, match func(*executor.Execution) bool, after string, limit int) ([]*executor.Execution, string, error),
+) (*pb.ListExecutionsResponse, error) {
 	size, err := pageSize(request.GetPageSize())
 	if err != nil {
 		return nil, err
@@ -237,7 +244,7 @@ func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecut
 	if err != nil {
 		return nil, err
 	}
-	page, next, err := s.executor.List(owner, match, request.GetPageToken(), size)
+	page, next, err := list(owner, match, request.GetPageToken(), size)
 	if errors.Is(err, executor.ErrNotFound) {
 		return nil, invalid("page_token is not one that this server gave")
 	}
