@@ -30,7 +30,9 @@ func (r *Records) prove() error {
 }
 
 // settleEnd stores the end of a call, first in the history and then in its claim, and returns
-// the end that counts. It tries until this server can no longer prove that it lives.
+// the end that counts. Once this server can no longer prove that it lives, a call whose end is not
+// in the history is lost. Where it is, the claim may tell of it already, though nobody answered:
+// then the claim has to be read before anybody is told an end.
 func (r *Records) settleEnd(x *Execution, ended *record, text []byte, end *Finished) *Finished {
 	name := string(nameOf(x.Order.Session, x.Order.CallID))
 	batch := framed(nil, ended, text)
@@ -50,7 +52,7 @@ func (r *Records) settleEnd(x *Execution, ended *record, text []byte, end *Finis
 				return counts
 			}
 		}
-		if r.prove() != nil || r.ctx.Err() != nil {
+		if r.ctx.Err() != nil || brief.Where == nil && r.prove() != nil {
 			r.config.Logger.Error("the end of a call could not be recorded in time, and it counts as lost", zap.String("execution", x.ID), zap.Error(err))
 			x.recorded = brief.Where != nil // which does not count
 			return recordOf(x, stageRuns).interrupted()
