@@ -82,7 +82,13 @@ func within(namespace int, f func() error) error {
 // ip runs commands of the program ip in a namespace.
 func (n *network) ip(namespace int, commands ...string) {
 	n.t.Helper()
-	err := within(namespace, func() error {
+	if err := n.tryIP(namespace, commands...); err != nil {
+		n.t.Error(err)
+	}
+}
+
+func (n *network) tryIP(namespace int, commands ...string) error {
+	return within(namespace, func() error {
 		cmd := exec.Command("ip", "-force", "-batch", "-")
 		cmd.Stdin = strings.NewReader(strings.Join(commands, "\n"))
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -90,9 +96,6 @@ func (n *network) ip(namespace int, commands ...string) {
 		}
 		return nil
 	})
-	if err != nil {
-		n.t.Error(err)
-	}
 }
 
 // A host is a place in a network with one process, which is started again whenever it ends, as an
@@ -225,7 +228,7 @@ func (h *host) hear(others ...*host) {
 	for _, other := range others {
 		commands = append(commands, "neigh del "+other.address+" dev eth0")
 	}
-	h.ip(h.namespace, commands...)
+	h.tryIP(h.namespace, commands...) // another fault that ended may have done it
 }
 
 // cut has two hosts hear nothing of each other; mend ends that.
