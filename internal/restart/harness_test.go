@@ -87,6 +87,7 @@ type caller struct {
 	tools     pb.ToolServiceClient
 	sessions  pb.SessionServiceClient
 	approvals pb.ApprovalServiceClient
+	files     pb.WorkspaceServiceClient
 	health    healthpb.HealthClient
 	leave     context.CancelFunc // of within
 }
@@ -102,7 +103,7 @@ func connect(t testing.TB, address, token string, options ...grpc.DialOption) *c
 	t.Cleanup(func() { conn.Close() })
 	return &caller{
 		t: t, ctx: metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer the-token-of-"+token),
-		tools: pb.NewToolServiceClient(conn), sessions: pb.NewSessionServiceClient(conn), approvals: pb.NewApprovalServiceClient(conn),
+		tools: pb.NewToolServiceClient(conn), sessions: pb.NewSessionServiceClient(conn), approvals: pb.NewApprovalServiceClient(conn), files: pb.NewWorkspaceServiceClient(conn),
 		health: healthpb.NewHealthClient(conn),
 	}
 }
