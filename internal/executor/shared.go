@@ -157,20 +157,32 @@ func (r *Records) counts(name callName, ended *record) (*record, error) {
 	return r.current(entry, claim)
 }
 
-// scanRun finds the claims of a run that is over, once.
+// lateTime is for how long a write of a server that is over may still come.
+const lateTime = time.Minute
+
+// scanRun finds the claims of a run that is over: again for a while, and then once and for all.
 func (r *Records) scanRun(run uint64) error {
 	r.mu.Lock()
-	known := r.scanned[run]
+	first, known := r.scanned[run]
+	if !known {
+		r.scanned[run] = time.Now()
+	}
 	r.mu.Unlock()
-	if known {
+	if !known {
+		first = time.Now()
+	}
+	if first.IsZero() {
 		return nil
 	}
+	begun := time.Now()
 	if err := r.scanClaims(func(of uint64) bool { return of == run }); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.scanned[run] = true
+	if begun.Sub(first) > lateTime {
+		r.mu.Lock()
+		r.scanned[run] = time.Time{}
+		r.mu.Unlock()
+	}
 	return nil
 }
 

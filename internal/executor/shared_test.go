@@ -6,6 +6,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,20 +48,32 @@ func (u *unheard) Update(ctx context.Context, key string, value []byte, last sta
 	return revision, err
 }
 
-// TestEndWithoutAnswer: an end that the engine may have stored, though it did not answer, is not
-// told as lost: others would read it. Of executions of its own that it does not know, a server says
-// nothing while others may have taken over what it had.
-func TestEndWithoutAnswer(t *testing.T) {
+// openShared opens the records of a run among replicas.
+func openShared(t *testing.T, engine state.Engine, run uint64, replicas Replicas) *Records {
+	t.Helper()
+	r, err := OpenRecords(t.Context(), RecordsConfig{Engine: engine, Run: run, Retention: time.Hour, HistoryBytes: 1 << 20, Replicas: replicas, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func openEngine(t *testing.T) state.Engine {
+	t.Helper()
 	engine, err := state.Open(t.Context(), state.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer engine.Close()
+	t.Cleanup(func() { engine.Close() })
+	return engine
+}
+
+// TestEndWithoutAnswer: an end that the engine may have stored, though it did not answer, is not
+// told as lost: others would read it. Of executions of its own that it does not know, a server says
+// nothing while others may have taken over what it had.
+func TestEndWithoutAnswer(t *testing.T) {
 	replicas := new(fenced)
-	r, err := OpenRecords(t.Context(), RecordsConfig{Engine: engine, Run: 1, Retention: time.Hour, HistoryBytes: 1 << 20, Replicas: replicas, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := openShared(t, openEngine(t), 1, replicas)
 	defer r.Close()
 	x, _, end := anExecution(nil)
 	if found, err := r.claim(x, stageRuns); found != nil || err != nil {
@@ -79,5 +92,95 @@ func TestEndWithoutAnswer(t *testing.T) {
 	replicas.Store(false)
 	if _, err := e.Find(owner, e.ids.of(1<<runShift+8, owner)); !errors.Is(err, ErrNotFound) {
 		t.Errorf("an execution that nobody knows of: %v", err)
+	}
+}
+
+// lostLog takes nothing.
+type lostLog struct {
+	state.Log
+	meant func()
+}
+
+func (l *lostLog) Append(context.Context, string, []byte) (uint64, error) {
+	l.meant()
+	return 0, state.ErrUnavailable
+}
+
+// TestLostIsToldAlike: a call that its own server tells as lost, since its end could not be stored
+// in time, is told alike by others, also where that server wrote its claim last.
+func TestLostIsToldAlike(t *testing.T) {
+	engine, replicas := openEngine(t), new(fenced)
+	r := openShared(t, engine, 1, replicas)
+	x, _, end := anExecution(nil)
+	if found, err := r.claim(x, stageRuns); found != nil || err != nil {
+		t.Fatal(found, err)
+	}
+	<-r.loaded
+	log, name, err := r.history.named(t.Context(), nameFor(x.Order.Session.Owner.Tenant()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.history.byName[name] = &lostLog{log, func() { replicas.Store(true) }}
+	told := r.ends(x, end, time.Now())
+	if told.Outcome != Lost {
+		t.Fatalf("it ended with %+v", told)
+	}
+	x.outcome = told.Outcome
+	r.enqueue(x)
+	r.Close()
+	other := openShared(t, engine, 2, new(over))
+	defer other.Close()
+	found, err := other.claimed(x.Order.Session, x.Order.CallID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Executor{ids: newIDs(newIDKey())}
+	if got := e.restore(found).log.events[0].Body; !reflect.DeepEqual(got, *told) {
+		t.Errorf("others tell\n%+v\nand its server told\n%+v", got, told)
+	}
+}
+
+// over are replicas of which all others are over.
+type over struct{ fenced }
+
+func (*over) Bury(context.Context, uint64) error { return nil }
+
+// TestLateClaim: what a server that is over had claimed is found, also where the engine stored it
+// after others looked.
+func TestLateClaim(t *testing.T) {
+	engine := openEngine(t)
+	r := openShared(t, engine, 2, new(over))
+	defer r.Close()
+	x, _, _ := anExecution(nil)
+	if found, err := r.ofNumber(x.number); found != nil || err != nil {
+		t.Fatal(found, err)
+	}
+	value, err := recordOf(x, stageRuns).encode()
+	if err == nil {
+		_, err = r.claims.Create(t.Context(), string(nameOf(x.Order.Session, x.Order.CallID)), value, time.Hour)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := r.ofNumber(x.number); found == nil || found.Stage != stageLost || err != nil {
+		t.Errorf("a claim that came late: %+v, %v", found, err)
+	}
+}
+
+// contended has an entry that is there when it is to be made, and gone when it is looked for.
+type contended struct{ state.KV }
+
+func (contended) Create(context.Context, string, []byte, time.Duration) (state.Revision, error) {
+	return 0, state.ErrConflict
+}
+
+// TestClaimIsGivenUp: who finds a call id taken by an attempt that is just given up is to call again.
+func TestClaimIsGivenUp(t *testing.T) {
+	r := openShared(t, openEngine(t), 1, new(fenced))
+	defer r.Close()
+	r.claims = contended{r.claims}
+	x, _, _ := anExecution(nil)
+	if _, err := r.claim(x, stageRuns); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("%v, want that it is to be tried again", err)
 	}
 }
