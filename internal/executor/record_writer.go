@@ -58,7 +58,10 @@ func (r *Records) enqueue(x *Execution) {
 		one.claim.Started, one.claim.Ended, one.claim.Outcome = x.started.Round(0), x.ended.Round(0), x.outcome
 		_, one.claim.LastSeq = x.log.bounds()
 	}
-	if x.recorded {
+	if last != 0 && r.config.Replicas != nil && !x.settled { // it was told as lost: others tell the same
+		one.claim.Stage, one.claim.Outcome, one.ends = stageLost, 0, nil
+	}
+	if x.recorded || one.ends == nil {
 		one.ends, one.bytes = nil, 0
 	}
 	if r.bytes.Add(one.bytes) <= maxQueuedBytes {

@@ -90,7 +90,7 @@ type Records struct {
 
 	reading sync.Mutex           // held while the history is read
 	next    map[state.Log]uint64 // what of each log is to be read next
-	scanned map[uint64]bool      // runs that are over, and whose claims are all known
+	scanned map[uint64]time.Time // runs that are over, by when their claims were read first; zero where all are known
 }
 
 // A callName stands for a call id in its session, for all time. It is 32 characters long.
@@ -169,7 +169,7 @@ const (
 func OpenRecords(ctx context.Context, config RecordsConfig) (*Records, error) {
 	r := &Records{
 		config: config, reads: rate.NewLimiter(readsPerSecond, 2*readsPerSecond), queue: make(chan queued, maxQueued), closing: make(chan struct{}), written: make(chan struct{}), loaded: make(chan struct{}),
-		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool), next: make(map[state.Log]uint64), scanned: make(map[uint64]bool),
+		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool), next: make(map[state.Log]uint64), scanned: make(map[uint64]time.Time),
 		ended: endedClaims{byTenant: make(map[string][]callName)},
 	}
 	var err error
@@ -240,7 +240,7 @@ func (r *Records) claim(x *Execution, at stage) (*record, error) {
 		if !errors.Is(getErr, state.ErrNotFound) {
 			r.mark(x.number)
 		}
-		return nil, err
+		return nil, undecided(err)
 	}
 	found, decodeErr := decodeRecord(entry.Value)
 	switch {
@@ -254,9 +254,18 @@ func (r *Records) claim(x *Execution, at stage) (*record, error) {
 			r.mark(x.number)
 		}
 		x.claim.Store(uint64(last))
-		return nil, err
+		return nil, undecided(err)
 	}
 	return r.current(entry, found)
+}
+
+// undecided returns the error of a claim: after a conflict with one that is just being given up, the
+// caller is to try again.
+func undecided(err error) error {
+	if errors.Is(err, state.ErrConflict) {
+		return fmt.Errorf("%w: another attempt to make the call was just given up: call again with the same call id", state.ErrUnavailable)
+	}
+	return err
 }
 
 // mark notes that an execution of this run does not begin, though a claim of it may be

@@ -162,7 +162,10 @@ func (e *Executor) storedIn(owner auth.Owner, sessionID, callID string) (*Execut
 func (e *Executor) stored(owner auth.Owner, id string) (*Execution, error) {
 	number, tag, ok := e.ids.number(id)
 	r := e.config.Records
-	if !ok || r == nil || runOf(number) == r.config.Run || runOf(number) > r.config.Run && r.config.Replicas == nil {
+	if ok && r != nil && runOf(number) == r.config.Run {
+		return nil, r.prove() // else others may know by now of a claim of this server that it does not know of
+	}
+	if !ok || r == nil || runOf(number) > r.config.Run && r.config.Replicas == nil {
 		return nil, nil
 	}
 	if r.config.Replicas != nil {

@@ -30,7 +30,9 @@ func (r *Records) prove() error {
 }
 
 // settleEnd stores the end of a call, first in the history and then in its claim, and returns
-// the end that counts. It tries until this server can no longer prove that it lives.
+// the end that counts. Once this server can no longer prove that it lives, a call whose end is not
+// in the history is lost. Where it is, the claim may tell of it already, though nobody answered:
+// then the claim has to be read before anybody is told an end.
 func (r *Records) settleEnd(x *Execution, ended *record, text []byte, end *Finished) *Finished {
 	name := string(nameOf(x.Order.Session, x.Order.CallID))
 	batch := framed(nil, ended, text)
@@ -50,7 +52,7 @@ func (r *Records) settleEnd(x *Execution, ended *record, text []byte, end *Finis
 				return counts
 			}
 		}
-		if r.prove() != nil || r.ctx.Err() != nil {
+		if r.ctx.Err() != nil || brief.Where == nil && r.prove() != nil {
 			r.config.Logger.Error("the end of a call could not be recorded in time, and it counts as lost", zap.String("execution", x.ID), zap.Error(err))
 			x.recorded = brief.Where != nil // which does not count
 			return recordOf(x, stageRuns).interrupted()
@@ -155,20 +157,32 @@ func (r *Records) counts(name callName, ended *record) (*record, error) {
 	return r.current(entry, claim)
 }
 
-// scanRun finds the claims of a run that is over, once.
+// lateTime is for how long a write of a server that is over may still come.
+const lateTime = time.Minute
+
+// scanRun finds the claims of a run that is over: again for a while, and then once and for all.
 func (r *Records) scanRun(run uint64) error {
 	r.mu.Lock()
-	known := r.scanned[run]
+	first, known := r.scanned[run]
+	if !known {
+		r.scanned[run] = time.Now()
+	}
 	r.mu.Unlock()
-	if known {
+	if !known {
+		first = time.Now()
+	}
+	if first.IsZero() {
 		return nil
 	}
+	begun := time.Now()
 	if err := r.scanClaims(func(of uint64) bool { return of == run }); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.scanned[run] = true
+	if begun.Sub(first) > lateTime {
+		r.mu.Lock()
+		r.scanned[run] = time.Time{}
+		r.mu.Unlock()
+	}
 	return nil
 }
 

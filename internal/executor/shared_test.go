@@ -1,88 +1,188 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package executor_test
+package executor
 
 import (
 	"context"
-	"sync"
+	"errors"
+	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/state"
-	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// dead are replicas of which all others count as over, also one that does not know.
-type dead struct{}
+// fenced are replicas of which this one can no longer prove that it lives, once it is told so.
+type fenced struct{ atomic.Bool }
 
-func (dead) Prove() error                       { return nil }
-func (dead) Bury(context.Context, uint64) error { return nil }
-func (dead) Over(uint64) bool                   { return true }
+var errFenced = errors.New("fenced")
 
-// endings notes the ends that are recorded.
-type endings struct {
-	executor.NoSteps
-	mu   *sync.Mutex
-	ends *[]executor.Outcome
+func (f *fenced) Prove() error {
+	if f.Load() {
+		return errFenced
+	}
+	return nil
 }
 
-func (e endings) Finished(_ *executor.Execution, end *executor.Finished) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	*e.ends = append(*e.ends, end.Outcome)
+func (*fenced) Bury(context.Context, uint64) error { return errors.New("it lives") }
+func (*fenced) Over(uint64) bool                   { return false }
+
+// unheard are entries that are stored without an answer for the first attempts, as when a network
+// loses what the engine says.
+type unheard struct {
+	state.KV
+	lost  int
+	meant func()
 }
 
-// TestLostEndIsRecordedAsLost: who records the ends of calls is told the one that counts: a call
-// that others have declared lost did not succeed, though its tool did.
-func TestLostEndIsRecordedAsLost(t *testing.T) {
+func (u *unheard) Update(ctx context.Context, key string, value []byte, last state.Revision, ttl time.Duration) (state.Revision, error) {
+	revision, err := u.KV.Update(ctx, key, value, last, ttl)
+	if u.lost--; u.lost >= 0 {
+		u.meant()
+		return 0, state.ErrUnavailable
+	}
+	return revision, err
+}
+
+// openShared opens the records of a run among replicas.
+func openShared(t *testing.T, engine state.Engine, run uint64, replicas Replicas) *Records {
+	t.Helper()
+	r, err := OpenRecords(t.Context(), RecordsConfig{Engine: engine, Run: run, Retention: time.Hour, HistoryBytes: 1 << 20, Replicas: replicas, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func openEngine(t *testing.T) state.Engine {
+	t.Helper()
 	engine, err := state.Open(t.Context(), state.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer engine.Close()
-	open := func(run uint64) *executor.Records {
-		records, err := executor.OpenRecords(t.Context(), executor.RecordsConfig{
-			Engine: engine, Run: run, Key: [16]byte{1}, Retention: time.Hour, HistoryBytes: 1 << 20, Replicas: dead{}, Logger: zap.NewNop(),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return records
+	t.Cleanup(func() { engine.Close() })
+	return engine
+}
+
+// TestEndWithoutAnswer: an end that the engine may have stored, though it did not answer, is not
+// told as lost: others would read it. Of executions of its own that it does not know, a server says
+// nothing while others may have taken over what it had.
+func TestEndWithoutAnswer(t *testing.T) {
+	replicas := new(fenced)
+	r := openShared(t, openEngine(t), 1, replicas)
+	defer r.Close()
+	x, _, end := anExecution(nil)
+	if found, err := r.claim(x, stageRuns); found != nil || err != nil {
+		t.Fatal(found, err)
 	}
-	steps := endings{mu: new(sync.Mutex), ends: new([]executor.Outcome)}
-	records := open(1)
-	defer records.Close()
-	f := newFixture(t, executor.Config{Records: records, Steps: steps})
-	goOn := make(chan struct{})
-	job := func() *executor.Job {
-		return f.named("call", 1, func(context.Context, tools.Sink) (tools.Result, error) {
-			<-goOn
-			return tools.TextResult("done"), nil
-		})
+	r.claims = &unheard{KV: r.claims, lost: 1, meant: func() { replicas.Store(true) }}
+	if got := r.ends(x, end, time.Now()); got != end {
+		t.Errorf("the end that counts is %+v, and %+v is stored", got, end)
 	}
-	x := f.start(job())
-	others := open(2)
-	defer others.Close()
-	other := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: f.sessions, Records: others})
-	defer other.Close()
-	found, err := other.Start(t.Context(), job())
+
+	e := &Executor{ids: newIDs(newIDKey()), byNumber: make(map[uint64]*Execution), config: Config{Records: r}}
+	owner := auth.Owner("acme\x00alice")
+	if _, err := e.Find(owner, e.ids.of(1<<runShift+8, owner)); !errors.Is(err, errFenced) {
+		t.Errorf("an execution that others may know of: %v", err)
+	}
+	replicas.Store(false)
+	if _, err := e.Find(owner, e.ids.of(1<<runShift+8, owner)); !errors.Is(err, ErrNotFound) {
+		t.Errorf("an execution that nobody knows of: %v", err)
+	}
+}
+
+// lostLog takes nothing.
+type lostLog struct {
+	state.Log
+	meant func()
+}
+
+func (l *lostLog) Append(context.Context, string, []byte) (uint64, error) {
+	l.meant()
+	return 0, state.ErrUnavailable
+}
+
+// TestLostIsToldAlike: a call that its own server tells as lost, since its end could not be stored
+// in time, is told alike by others, also where that server wrote its claim last.
+func TestLostIsToldAlike(t *testing.T) {
+	engine, replicas := openEngine(t), new(fenced)
+	r := openShared(t, engine, 1, replicas)
+	x, _, end := anExecution(nil)
+	if found, err := r.claim(x, stageRuns); found != nil || err != nil {
+		t.Fatal(found, err)
+	}
+	<-r.loaded
+	log, name, err := r.history.forTenant(t.Context(), x.Order.Session.Owner.Tenant())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if end := finished(t, found); end.Outcome != executor.Lost {
-		t.Fatalf("another replica tells %+v", end)
+	r.history.byName[name] = &lostLog{log, func() { replicas.Store(true) }}
+	told := r.ends(x, end, time.Now())
+	if told.Outcome != Lost {
+		t.Fatalf("it ended with %+v", told)
 	}
-	close(goOn)
-	if end := finished(t, x); end.Outcome != executor.Lost {
-		t.Errorf("its own tells %+v", end)
+	x.outcome = told.Outcome
+	r.enqueue(x)
+	r.Close()
+	other := openShared(t, engine, 2, new(over))
+	defer other.Close()
+	found, err := other.claimed(x.Order.Session, x.Order.CallID)
+	if err != nil {
+		t.Fatal(err)
 	}
-	steps.mu.Lock()
-	defer steps.mu.Unlock()
-	if len(*steps.ends) != 1 || (*steps.ends)[0] != executor.Lost {
-		t.Errorf("recorded: %v", *steps.ends)
+	e := &Executor{ids: newIDs(newIDKey())}
+	if got := e.restore(found).log.events[0].Body; !reflect.DeepEqual(got, *told) {
+		t.Errorf("others tell\n%+v\nand its server told\n%+v", got, told)
+	}
+}
+
+// over are replicas of which all others are over.
+type over struct{ fenced }
+
+func (*over) Bury(context.Context, uint64) error { return nil }
+func (*over) Over(uint64) bool                   { return true }
+
+// TestLateClaim: what a server that is over had claimed is found, also where the engine stored it
+// after others looked.
+func TestLateClaim(t *testing.T) {
+	engine := openEngine(t)
+	r := openShared(t, engine, 2, new(over))
+	defer r.Close()
+	x, _, _ := anExecution(nil)
+	if found, err := r.ofNumber(x.number); found != nil || err != nil {
+		t.Fatal(found, err)
+	}
+	value, err := recordOf(x, stageRuns).encode()
+	if err == nil {
+		_, err = r.claims.Create(t.Context(), string(nameOf(x.Order.Session, x.Order.CallID)), value, time.Hour)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := r.ofNumber(x.number); found == nil || found.Stage != stageLost || err != nil {
+		t.Errorf("a claim that came late: %+v, %v", found, err)
+	}
+}
+
+// contended has an entry that is there when it is to be made, and gone when it is looked for.
+type contended struct{ state.KV }
+
+func (contended) Create(context.Context, string, []byte, time.Duration) (state.Revision, error) {
+	return 0, state.ErrConflict
+}
+
+// TestClaimIsGivenUp: who finds a call id taken by an attempt that is just given up is to call again.
+func TestClaimIsGivenUp(t *testing.T) {
+	r := openShared(t, openEngine(t), 1, new(fenced))
+	defer r.Close()
+	r.claims = contended{r.claims}
+	x, _, _ := anExecution(nil)
+	if _, err := r.claim(x, stageRuns); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("%v, want that it is to be tried again", err)
 	}
 }

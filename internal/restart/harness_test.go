@@ -27,7 +27,13 @@ import (
 	"github.com/toolserver/toolserver/sdk/sdktest"
 )
 
-func TestMain(m *testing.M) { sdktest.Remove(m.Run()) }
+func TestMain(m *testing.M) {
+	if node := os.Getenv(nodeVariable); node != "" {
+		fmt.Fprintln(os.Stderr, runNode(node))
+		os.Exit(1)
+	}
+	sdktest.Remove(m.Run())
+}
 
 // A world is a server and those who call it.
 type world struct {
@@ -81,21 +87,23 @@ type caller struct {
 	tools     pb.ToolServiceClient
 	sessions  pb.SessionServiceClient
 	approvals pb.ApprovalServiceClient
+	files     pb.WorkspaceServiceClient
 	health    healthpb.HealthClient
+	leave     context.CancelFunc // of within
 }
 
 func (w *world) as(token string) *caller { return connect(w.t, w.Address, token) }
 
-func connect(t testing.TB, address, token string) *caller {
+func connect(t testing.TB, address, token string, options ...grpc.DialOption) *caller {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	conn, err := grpc.NewClient(address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
 	return &caller{
 		t: t, ctx: metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer the-token-of-"+token),
-		tools: pb.NewToolServiceClient(conn), sessions: pb.NewSessionServiceClient(conn), approvals: pb.NewApprovalServiceClient(conn),
+		tools: pb.NewToolServiceClient(conn), sessions: pb.NewSessionServiceClient(conn), approvals: pb.NewApprovalServiceClient(conn), files: pb.NewWorkspaceServiceClient(conn),
 		health: healthpb.NewHealthClient(conn),
 	}
 }

@@ -56,15 +56,20 @@ type fleet struct {
 // for each server.
 func startFleet(t *testing.T, roots ...string) *fleet {
 	t.Helper()
+	return startFleetOf(t, slices.Repeat([]string{sdktest.Build(t)}, len(roots)), roots...)
+}
+
+// startFleetOf is startFleet with a program for each server.
+func startFleetOf(t *testing.T, programs []string, roots ...string) *fleet {
+	t.Helper()
 	f := &fleet{t: t, cluster: statetest.NewCluster(t, 3, nil)}
-	program := sdktest.Build(t)
-	for _, root := range roots {
+	for i, root := range roots {
 		peer, face := freeAddress(t), freeAddress(t)
 		file := filepath.Join(t.TempDir(), "toolserver.yaml")
 		if err := os.WriteFile(file, fmt.Appendf(nil, replicaConfiguration, root, f.cluster.URL(), peer, face), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f.servers = append(f.servers, sdktest.Start(t, program, "TOOLSERVER_CONFIG="+file))
+		f.servers = append(f.servers, sdktest.Start(t, programs[i], "TOOLSERVER_CONFIG="+file))
 		f.peers, f.faces = append(f.peers, peer), append(f.faces, face)
 	}
 	return f
@@ -254,7 +259,7 @@ func TestAnyReplicaAnswers(t *testing.T) {
 	// The call id is run once, whoever is asked how often.
 	var asking sync.WaitGroup
 	agents := []*caller{here, there, third}
-	here.session(&pb.CreateSessionRequest{SessionId: "once", Mode: pb.Mode_MODE_ALLOW})
+	once := here.session(&pb.CreateSessionRequest{SessionId: "once", Mode: pb.Mode_MODE_ALLOW})
 	for n := range 12 {
 		asking.Go(func() {
 			if _, end := agents[n%3].end("once", fmt.Sprint("call ", n/6), "bash", `{"command": "echo ran >> effects; pwd"}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
@@ -263,9 +268,12 @@ func TestAnyReplicaAnswers(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if got := lines(t, filepath.Join(here.state("once").GetWorkspace(), "effects")); got["ran"] != 2 {
+	if got := lines(t, filepath.Join(once.GetWorkspace(), "effects")); got["ran"] != 2 {
 		t.Errorf("two calls ran %d times", got["ran"])
 	}
+	mcpElsewhere(t, f, once)
+	uploadElsewhere(t, f, once)
+	batchElsewhere(t, f, once)
 }
 
 // artifact returns how many bytes an artifact has.

@@ -106,6 +106,14 @@ func (s *Server) Stop() {
 	s.cmd = nil
 }
 
+// Replace ends the server in peace, and starts another program at its address.
+func (s *Server) Replace(program string) {
+	s.t.Helper()
+	s.Stop()
+	s.program = program
+	s.Restart()
+}
+
 // Restart starts the server at its address.
 func (s *Server) Restart() {
 	s.t.Helper()
