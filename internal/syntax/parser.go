@@ -74,10 +74,36 @@ func newParsers(pool *Pool, processes int, background bool) *parsers {
 	}
 }
 
+// A task is a text to be parsed.
+type task struct {
+	text []byte
+	only *excerpt // what is parsed of it; nil for all
+
+	// places, if there are any, say which nodes are wanted: those that have one of
+	// them, and so many levels below these. They are places of what is parsed.
+	places []uint32
+	levels uint32
+}
+
 // parse returns the tree of a text.
 func (p *parsers) parse(ctx context.Context, l *language, text []byte) (*tree, error) {
-	if len(text) > MaxText {
-		return nil, fmt.Errorf("%w: it has %d bytes, and %d are the most", ErrLimit, len(text), MaxText)
+	return p.do(ctx, l, task{text: text})
+}
+
+// skim returns a tree of a text that has all symbols.
+func (p *parsers) skim(ctx context.Context, l *language, text []byte) (*tree, error) {
+	if only := l.withoutBodies(text); only != nil {
+		if t, err := p.do(ctx, l, task{text: text, only: only}); err != nil || !t.flawed() {
+			return t, err
+		}
+	}
+	return p.parse(ctx, l, text)
+}
+
+// do returns the tree of a task.
+func (p *parsers) do(ctx context.Context, l *language, what task) (*tree, error) {
+	if len(what.text) > MaxText {
+		return nil, fmt.Errorf("%w: it has %d bytes, and %d are the most", ErrLimit, len(what.text), MaxText)
 	}
 	most := maxTime
 	if p.background {
@@ -91,11 +117,11 @@ func (p *parsers) parse(ctx context.Context, l *language, text []byte) (*tree, e
 		if err != nil {
 			return err
 		}
-		body, err := one.ask(parseRequest(l.name, text))
+		body, err := one.ask(what.request(l.name))
 		if err != nil {
 			return err
 		}
-		t, err = newTree(g, text, body)
+		t, err = newTree(g, what.text, what.only, body)
 		return err
 	})
 	return t, err
@@ -335,11 +361,20 @@ func (one *process) ask(request []byte) ([]byte, error) {
 	return body[1:], nil
 }
 
-// parseRequest is the request for the nodes of a text; see cmd/toolserver-syntax.
-func parseRequest(name string, text []byte) []byte {
-	request := make([]byte, 0, 8+len(name)+len(text))
+// request is the request for the nodes of a task; see cmd/toolserver-syntax.
+func (t *task) request(name string) []byte {
+	text := t.text
+	if t.only != nil {
+		text = t.only.text
+	}
+	request := make([]byte, 0, 16+len(name)+4*len(t.places)+len(text))
 	request = append(request, 'p', byte(len(name)))
 	request = append(request, name...)
-	request = binary.LittleEndian.AppendUint32(request, maxNodes)
+	for _, number := range [...]uint32{maxNodes, t.levels, uint32(len(t.places))} {
+		request = binary.LittleEndian.AppendUint32(request, number)
+	}
+	for _, at := range t.places {
+		request = binary.LittleEndian.AppendUint32(request, at)
+	}
 	return append(request, text...)
 }

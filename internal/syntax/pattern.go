@@ -22,10 +22,12 @@ type pattern struct {
 	language *language
 	nodes    []*part // several stand in a row
 	literals []string
-	chains   []*regexp.Regexp // of names that a dot connects, as they can be written
-	names    map[string]int   // how often each is there
-	branches int              // how many parts stand for any number of nodes
-	spent    atomic.Int64     // steps of the whole call
+	chains   []chain
+	names    map[string]int // how often each is there
+	branches int            // how many parts stand for any number of nodes
+	levels   uint32         // of nodes that a match is told by
+	braces   bool           // it has some
+	spent    atomic.Int64   // steps of the whole call
 }
 
 // A part is a node of a pattern.
@@ -91,7 +93,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 	if err != nil {
 		return nil, err
 	}
-	c := &pattern{language: l, names: make(map[string]int)}
+	c := &pattern{language: l, names: make(map[string]int), braces: strings.Contains(code, "{")}
 	for _, i := range t.cover(at) {
 		part, err := c.part(t, i, variables, 0)
 		if err != nil {
@@ -99,6 +101,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 		}
 		if part != nil {
 			c.nodes = append(c.nodes, part)
+			c.levels = max(c.levels, 1+part.levels())
 		}
 	}
 	anything := !slices.ContainsFunc(c.nodes, func(n *part) bool { return n.variable == "" && !n.several })
@@ -108,6 +111,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 	c.setFree(c.nodes)
 	slices.SortStableFunc(c.literals, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	c.literals = slices.Compact(c.literals)
+	slices.SortStableFunc(c.chains, func(a, b chain) int { return cmp.Compare(b.length, a.length) })
 	return c, nil
 }
 
@@ -205,7 +209,7 @@ func (c *pattern) part(t *tree, i int, variables map[string]string, depth int) (
 			p.children = append(p.children, sub)
 		}
 	}
-	if chain := p.chain(); chain != nil {
+	if chain, ok := p.chain(); ok {
 		c.chains = append(c.chains, chain)
 	}
 	return p, nil
@@ -225,18 +229,50 @@ func (c *pattern) setFree(row []*part) bool {
 // gap is what can stand between two tokens: blanks, and a comment that is not too long.
 const gap = `\s*(?:(?:/[/*]|#)[\s\S]{0,500}?)?`
 
-// chain returns how two names with a dot between them can be written; nil for other
-// parts. It tells calls from long tables that have the same words.
-func (p *part) chain() *regexp.Regexp {
+// A chain is two names with a dot between them.
+type chain struct {
+	first   []byte         // of the names
+	written *regexp.Regexp // how it can be, at the beginning of a text
+	length  int            // of the names
+}
+
+// chain returns the chain that a part is; false for other parts. It tells calls from
+// long tables that have the same words.
+func (p *part) chain() (chain, bool) {
 	if len(p.children) != 3 || p.children[0].text == "" || p.children[2].text == "" || !p.children[0].named || !p.children[2].named {
-		return nil
+		return chain{}, false
 	}
-	switch p.children[1].text {
+	first, dot, second := p.children[0].text, p.children[1].text, p.children[2].text
+	switch dot {
 	case ".", "::", "->":
 		quote := regexp.QuoteMeta
-		return regexp.MustCompile(quote(p.children[0].text) + gap + quote(p.children[1].text) + gap + quote(p.children[2].text))
+		return chain{[]byte(first), regexp.MustCompile(`\A` + quote(first) + gap + quote(dot) + gap + quote(second)), len(first) + len(second)}, true
 	}
-	return nil
+	return chain{}, false
+}
+
+// levels is how many levels of parts there are, with this one.
+func (p *part) levels() uint32 {
+	most := uint32(0)
+	for _, child := range p.children {
+		most = max(most, child.levels())
+	}
+	return most + 1
+}
+
+// each calls yield with where a text has a chain until it returns false.
+func (c *chain) each(text []byte, yield func(at int) bool) {
+	eachIndex(text, c.first, func(at int) bool { return !c.written.Match(text[at:]) || yield(at) })
+}
+
+// eachIndex calls yield with where a text has another until it returns false.
+func eachIndex(text, other []byte, yield func(at int) bool) {
+	for i := 0; ; i++ {
+		k := bytes.Index(text[i:], other)
+		if i += k; k < 0 || !yield(i) {
+			return
+		}
+	}
 }
 
 // mayMatch reports whether a text has everything that a pattern says literally.
@@ -246,7 +282,31 @@ func (c *pattern) mayMatch(text []byte) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(c.chains, func(chain *regexp.Regexp) bool { return !chain.Match(text) })
+	for i := range c.chains {
+		has := false
+		c.chains[i].each(text, func(int) bool { has = true; return false })
+		if !has {
+			return false
+		}
+	}
+	return true
+}
+
+// places returns where a text has what every match has in it: the longest of the chains
+// or, without one, of the literals. Without either matches may be anywhere, and it
+// returns nothing.
+func (c *pattern) places(text []byte) (list []uint32) {
+	add := func(at int) bool {
+		list = append(list, uint32(at))
+		return true
+	}
+	switch {
+	case len(c.chains) > 0:
+		c.chains[0].each(text, add)
+	case len(c.literals) > 0:
+		eachIndex(text, []byte(c.literals[0]), add)
+	}
+	return list
 }
 
 // A capture is what a metavariable stands for.
@@ -277,6 +337,7 @@ type matcher struct {
 	*tree
 	ctx      context.Context
 	pattern  *pattern
+	places   []uint32 // of the pattern in the text
 	captures []capture
 	steps    int
 	looked   int // the steps when it was last looked whether to go on
@@ -292,10 +353,10 @@ type attempt struct {
 	part *part
 }
 
-// matches returns where a pattern matches in a tree, in order, and the first ones
-// where there are more than most.
-func (t *tree) matches(ctx context.Context, c *pattern, most int) ([]match, error) {
-	m := &matcher{tree: t, ctx: ctx, pattern: c, failed: make(map[attempt]bool)}
+// matches returns where a pattern, which has places in the text, matches in a tree, in
+// order, and the first ones where there are more than most.
+func (t *tree) matches(ctx context.Context, c *pattern, places []uint32, most int) ([]match, error) {
+	m := &matcher{tree: t, ctx: ctx, pattern: c, places: places, failed: make(map[attempt]bool)}
 	return m.all(most)
 }
 
@@ -309,10 +370,9 @@ func (m *matcher) all(most int) ([]match, error) {
 		}
 		return len(found) < most
 	}
-	anchors := occurrences(m.text, c.literals)
 	for i := range m.nodes {
 		n := &m.nodes[i]
-		if n.flags&isNamed == 0 && c.nodes[0].named || !anchors.within(n.span) {
+		if n.flags&isNamed == 0 && c.nodes[0].named || len(c.literals) > 0 && !hasPlace(m.places, n.span) {
 			continue
 		}
 		on := true
@@ -475,38 +535,6 @@ func (m *matcher) several(list []int, p *part) bool {
 	}
 	m.last = list[len(list)-1]
 	return m.bind(p.variable, span{m.nodes[list[0]].start, m.nodes[m.last].end})
-}
-
-// offsets are where the longest literal of a pattern is; nil: anywhere.
-type offsets struct {
-	at     []uint32
-	length uint32
-	any    bool
-}
-
-func occurrences(text []byte, literals []string) offsets {
-	if len(literals) == 0 {
-		return offsets{any: true}
-	}
-	literal := []byte(literals[0])
-	o := offsets{length: uint32(len(literal))}
-	for i := 0; ; {
-		k := bytes.Index(text[i:], literal)
-		if k < 0 {
-			return o
-		}
-		o.at = append(o.at, uint32(i+k))
-		i += k + 1
-	}
-}
-
-// within reports whether a part of the text has the literal.
-func (o *offsets) within(s span) bool {
-	if o.any {
-		return true
-	}
-	i, _ := slices.BinarySearch(o.at, s.start)
-	return i < len(o.at) && o.at[i]+o.length <= s.end
 }
 
 // replaced returns a replacement with what metavariables stand for in a match. Where
