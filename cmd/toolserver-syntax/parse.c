@@ -11,6 +11,7 @@ typedef struct TSTree TSTree;
 typedef struct { uint32_t context[4]; const void *id; const TSTree *tree; } TSNode;
 typedef struct { const void *tree, *id; uint32_t context[3]; } TSTreeCursor;
 
+void ts_set_allocator(void *(*)(size_t), void *(*)(size_t, size_t), void *(*)(void *, size_t), void (*)(void *));
 TSParser *ts_parser_new(void);
 bool ts_parser_set_language(TSParser *, const void *);
 TSTree *ts_parser_parse_string(TSParser *, const TSTree *, const char *, uint32_t);
@@ -105,7 +106,10 @@ done:
 
 syntax_node *syntax_parse(const void *language, const char *text, uint32_t length, syntax_wanted wanted, uint32_t *nodes) {
   static TSParser *parser;
-  if (!parser) parser = ts_parser_new();
+  if (!parser) {
+    ts_set_allocator(NULL, NULL, NULL, NULL); // C's own: the binding has set one that calls Go for every piece
+    parser = ts_parser_new();
+  }
   ts_parser_reset(parser);
   *nodes = 0;
   if (!ts_parser_set_language(parser, language)) return NULL;

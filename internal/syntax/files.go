@@ -34,6 +34,8 @@ type source struct {
 	stamp    uint64 // 0: the file has to be read
 	text     []byte // nil: it has to be read as well
 	at       int    // where its symbols go
+
+	parts []index.Span // of the text that may have what is looked for; nil: all
 }
 
 // pathSymbols are the symbols of a file, which has a path. They are nil as long as

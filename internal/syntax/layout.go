@@ -5,27 +5,45 @@ package syntax
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 )
 
-// A layout is how a text of Go is laid out: where its braces are, and where what
-// stands at its top begins. To know it takes a hundredth of the time of parsing, and
-// what nobody asks about need not be parsed then.
+// A layout is how a text of Go is laid out: its statements, and what stands between
+// braces. To know it takes a hundredth of the time of parsing, and what nobody asks
+// about need not be parsed then.
 type layout struct {
 	blocks []block // in the order of the text, each before those in it
 	tops   []uint32
 }
 
-// A block is what stands between two braces.
+// A block is a part of a text that another need not know.
 type block struct {
-	span        // without the braces
-	after  int  // the number of the first block behind it
-	isBody bool // of a function that stands at the top
+	span
+	after int // the number of the first block behind it
+	kind  blockKind
 }
+
+type blockKind uint8
+
+const (
+	statement blockKind = iota // up to the next one
+	fixed                      // one that what follows needs: it begins with a case
+	braces                     // what stands between them, of no other kind
+	body                       // of a function at the top
+	value                      // what stands between braces in a variable at the top
+	comment                    // up to the end of a line
+)
 
 // maxNesting is how deep brackets may be for a layout.
 const maxNesting = 1000
+
+// A bracket is one that is open, or the whole text.
+type bracket struct {
+	closing   byte
+	block     int  // the one between braces; -1 for other brackets
+	statement int  // the last one in it, or -1
+	begins    bool // what comes next is a statement
+}
 
 // What a byte is to a layout; 0 is the rest.
 const (
@@ -45,74 +63,104 @@ var layoutBytes = func() (kinds [256]uint8) {
 // layoutOf returns the layout of a text of Go. It reports false where brackets do not
 // fit, or something does not end: such a text is parsed as it is.
 func layoutOf(text []byte) (l layout, ok bool) {
-	type bracket struct {
-		closing byte
-		block   int // -1: it is no brace
-	}
-	var open []bracket
+	open := append(make([]bracket, 0, 32), bracket{block: -1, statement: -1, begins: true})
+	l.blocks = make([]block, 0, 16+len(text)/32)
+	in := &open[0]
 	var last byte                 // that was not white
-	begins, inHead := true, false // something at the top, and the head of a function there
+	inHead, inVar := false, false // of a function at the top, and in a variable there but not in braces
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		kind := layoutBytes[c]
 		if kind == isWhite {
-			if c == '\n' && len(open) == 0 && endsStatement(last) {
-				begins, inHead = true, false
-			}
+			in.begins = in.begins || c == '\n' && endsStatement(last)
 			continue
 		}
-		if begins && len(open) == 0 {
-			begins = false
-			l.tops = append(l.tops, uint32(i))
-			inHead = bytes.HasPrefix(text[i:], []byte("func")) && !isWordByte(text, i+4)
+		if c == '/' && i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*') {
+			n := commentEnd(text[i:])
+			if n < 0 {
+				return l, false
+			}
+			if text[i+1] == '/' {
+				l.blocks = append(l.blocks, block{span{uint32(i), uint32(i + n)}, len(l.blocks) + 1, comment})
+			}
+			i += n - 1
+			continue
+		}
+		if in.begins && c != in.closing {
+			l.begin(in, text, i)
+			if len(open) == 1 {
+				l.tops = append(l.tops, uint32(i))
+				inHead, inVar = beginsWith(text[i:], "func"), beginsWith(text[i:], "var")
+			}
 		}
 		if kind == 0 {
-			last = c
+			for i+1 < len(text) && layoutBytes[text[i+1]] == 0 {
+				i++
+			}
+			last = text[i]
 			continue
 		}
+		last = c
 		switch c {
-		case '/':
-			if i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*') {
-				n := commentEnd(text[i:])
-				if n < 0 {
-					return l, false
-				}
-				i += n - 1
-				continue // it is white
-			}
 		case '"', '\'', '`':
 			n := quoteEnd(text[i:])
 			if n < 0 {
 				return l, false
 			}
 			i += n - 1
-		case '(', '[', '{':
-			if len(open) == maxNesting {
+		case '(', '[':
+			closing := byte(')')
+			if c == '[' {
+				closing = ']'
+			}
+			open = append(open, bracket{closing: closing, block: -1, statement: -1})
+		case '{':
+			kind, isType := braces, endsWithType(text[:i])
+			switch {
+			case inHead && len(open) == 1 && !isType:
+				kind, inHead = body, false
+			case inVar && !isType:
+				kind = value // if it does not lie in another one
+			}
+			open = append(open, bracket{closing: '}', block: len(l.blocks), statement: -1, begins: true})
+			l.blocks = append(l.blocks, block{span: span{start: uint32(i) + 1}, kind: kind})
+		case ')', ']', '}':
+			if c != in.closing {
 				return l, false
 			}
-			b := bracket{closing: ')', block: -1}
-			switch c {
-			case '[':
-				b.closing = ']'
-			case '{':
-				b = bracket{'}', len(l.blocks)}
-				isBody := inHead && len(open) == 0 && !endsWithType(text[:i])
-				inHead = inHead && !isBody
-				l.blocks = append(l.blocks, block{span: span{start: uint32(i) + 1}, isBody: isBody})
-			}
-			open = append(open, b)
-		default:
-			if len(open) == 0 || open[len(open)-1].closing != c {
-				return l, false
-			}
-			if k := open[len(open)-1].block; k >= 0 {
-				l.blocks[k].end, l.blocks[k].after = uint32(i), len(l.blocks)
-			}
+			l.end(in.statement, i)
+			l.end(in.block, i)
 			open = open[:len(open)-1]
 		}
-		last = c
+		if in = &open[len(open)-1]; len(open) > maxNesting {
+			return l, false
+		}
 	}
-	return l, len(open) == 0
+	l.end(in.statement, len(text))
+	return l, len(open) == 1
+}
+
+// begin takes note of a statement in a bracket.
+func (l *layout) begin(in *bracket, text []byte, at int) {
+	l.end(in.statement, at)
+	in.begins, in.statement = false, len(l.blocks)
+	kind := statement
+	if beginsWith(text[at:], "case") || beginsWith(text[at:], "default") {
+		kind = fixed
+	}
+	l.blocks = append(l.blocks, block{span: span{start: uint32(at)}, kind: kind})
+}
+
+// end takes note of where a block ends, if it is one.
+func (l *layout) end(number, at int) {
+	if number >= 0 {
+		l.blocks[number].end, l.blocks[number].after = uint32(at), len(l.blocks)
+	}
+}
+
+// beginsWith reports whether a text begins with a word.
+func beginsWith(text []byte, word string) bool {
+	return len(text) >= len(word) && string(text[:len(word)]) == word && !isWordByte(text, len(word))
 }
 
 // endsStatement reports whether a statement may end with a byte; 0 is before the first.
@@ -174,9 +222,10 @@ func quoteEnd(text []byte) int {
 	return -1
 }
 
-// withoutBodies returns a text without the bodies of functions, where no symbol lies
-// in them; nil where it has to be parsed as it is.
-func (l *language) withoutBodies(text []byte) *excerpt {
+// declarations returns a text without what has no symbols in it: the bodies of functions,
+// the values of variables, and comments. It returns nil where the text has to be parsed as
+// it is.
+func (l *language) declarations(text []byte) *excerpt {
 	if !l.laidOut {
 		return nil
 	}
@@ -184,26 +233,21 @@ func (l *language) withoutBodies(text []byte) *excerpt {
 	if !ok {
 		return nil
 	}
-	var x excerpt
-	at := uint32(0)
-	for _, b := range all.blocks {
-		if b.isBody && !declares(text[b.start:b.end]) {
-			x.add(text, at, b.start)
-			at = b.end
+	return all.without(text, func(b block) bool {
+		switch b.kind {
+		case body: // types, and the methods of interfaces
+			return !mayHave(text[b.start:b.end], "type", "interface")
+		case value:
+			return !mayHave(text[b.start:b.end], "type", "interface", "struct", "var", "const")
 		}
-	}
-	if at == 0 {
-		return nil // there is nothing to leave out
-	}
-	x.add(text, at, uint32(len(text)))
-	return &x
+		return b.kind == comment
+	})
 }
 
-// declares reports whether the body of a function may have symbols of its own: types,
-// and the methods of interfaces.
-func declares(body []byte) bool {
-	for _, word := range []string{"type", "interface"} {
-		for rest := body; ; {
+// mayHave reports whether some code may declare something after one of some words.
+func mayHave(code []byte, words ...string) bool {
+	for _, word := range words {
+		for rest := code; ; {
 			i := bytes.Index(rest, []byte(word))
 			if i < 0 {
 				break
@@ -211,39 +255,49 @@ func declares(body []byte) bool {
 			behind := rest[i+len(word):]
 			if !isWordByte(rest, i-1) && !isWordByte(behind, 0) {
 				behind = bytes.TrimLeft(behind, " \t\r\n")
-				if !bytes.HasPrefix(behind, []byte(")")) && !bytes.HasPrefix(bytes.TrimLeft(behind, "{ \t\r\n"), []byte("}")) {
+				isSwitch, isEmpty := bytes.HasPrefix(behind, []byte(")")), bytes.HasPrefix(bytes.TrimLeft(behind, "{ \t\r\n"), []byte("}"))
+				if !isSwitch && !isEmpty {
 					return true
 				}
 			}
-			rest = rest[i+len(word):]
+			rest = behind
 		}
 	}
 	return false
 }
 
-// around returns of a text what stands at its top and has one of the places in it,
-// and without what stands in braces and has none if that does not matter. Places are
-// in order.
-func (l layout) around(text []byte, places []uint32, withBlocks bool) *excerpt {
+// around returns of a text the statements that have one of the places in them, without
+// other statements, braces and comments in these. Places are in order.
+func (l layout) around(text []byte, places []uint32) *excerpt {
+	return l.without(text, func(b block) bool { return b.kind == comment || b.kind != fixed && !hasPlace(places, b.span) })
+}
+
+// without returns a text without blocks.
+func (l layout) without(text []byte, leave func(block) bool) *excerpt {
 	var x excerpt
-	blocks := l.blocks
-	for k, from := range l.tops {
-		to := uint32(len(text))
-		if k+1 < len(l.tops) {
-			to = l.tops[k+1]
+	at := uint32(0)
+	for i := 0; i < len(l.blocks); i++ {
+		if b := l.blocks[i]; leave(b) {
+			x.add(text, at, b.start)
+			at, i = b.end, b.after-1
 		}
-		if !hasPlace(places, span{from, to}) || bytes.HasPrefix(text[from:], []byte("//")) {
+	}
+	x.add(text, at, uint32(len(text)))
+	return &x
+}
+
+// topsAround returns of a text what stands at its top and has one of the places in it.
+func topsAround(text []byte, tops, places []uint32) *excerpt {
+	var x excerpt
+	for k, from := range tops {
+		to := uint32(len(text))
+		if k+1 < len(tops) {
+			to = tops[k+1]
+		}
+		if !hasPlace(places, span{from, to}) {
 			continue
 		}
-		i, _ := slices.BinarySearchFunc(blocks, from, func(b block, at uint32) int { return cmp.Compare(b.start, at) })
-		for i < len(blocks) && blocks[i].start <= to && !withBlocks {
-			b := blocks[i]
-			if i++; !hasPlace(places, b.span) {
-				x.add(text, from, b.start)
-				from, i = b.end, b.after
-			}
-		}
-		if x.add(text, from, to); text[to-1] != '\n' {
+		if x.add(text, from, to); text[to-1] != '\n' { // the next may have stood on the same line
 			x.text = append(x.text, '\n')
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"unicode"
+
+	"github.com/toolserver/toolserver/internal/search/index"
 )
 
 // A pattern is code with metavariables: $A is one node, and the same one wherever
@@ -26,7 +28,7 @@ type pattern struct {
 	names    map[string]int // how often each is there
 	branches int            // how many parts stand for any number of nodes
 	levels   uint32         // of nodes that a match is told by
-	braces   bool           // it has some
+	wide     bool           // it may match statements beside each other, or what stands in braces
 	spent    atomic.Int64   // steps of the whole call
 }
 
@@ -53,6 +55,9 @@ var metavariable = regexp.MustCompile(`\$\$\$(?:[A-Z_][A-Z0-9_]*)?|\$[A-Z_][A-Z0
 // stand-ins are names that take the place of metavariables while a pattern is
 // parsed.
 const standIn = "zqv"
+
+// wide is code of Go that may have statements, declarations or comments in it.
+var wide = regexp.MustCompile(`\{|//|/\*|\b(?:var|const|type|import)\b`)
 
 // alone is a stand-in where a statement begins.
 var alone = regexp.MustCompile(`[{};]\s*` + standIn + `\d+q`)
@@ -93,7 +98,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 	if err != nil {
 		return nil, err
 	}
-	c := &pattern{language: l, names: make(map[string]int), braces: strings.Contains(code, "{")}
+	c := &pattern{language: l, names: make(map[string]int), wide: wide.MatchString(code)}
 	for _, i := range t.cover(at) {
 		part, err := c.part(t, i, variables, 0)
 		if err != nil {
@@ -111,7 +116,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 	c.setFree(c.nodes)
 	slices.SortStableFunc(c.literals, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	c.literals = slices.Compact(c.literals)
-	slices.SortStableFunc(c.chains, func(a, b chain) int { return cmp.Compare(b.length, a.length) })
+	slices.SortStableFunc(c.chains, func(a, b chain) int { return cmp.Compare(len(b.second), len(a.second)) })
 	return c, nil
 }
 
@@ -226,29 +231,54 @@ func (c *pattern) setFree(row []*part) bool {
 	return free
 }
 
-// gap is what can stand between two tokens: blanks, and a comment that is not too long.
-const gap = `\s*(?:(?:/[/*]|#)[\s\S]{0,500}?)?`
-
 // A chain is two names with a dot between them.
-type chain struct {
-	first   []byte         // of the names
-	written *regexp.Regexp // how it can be, at the beginning of a text
-	length  int            // of the names
-}
+type chain struct{ first, dot, second []byte }
 
 // chain returns the chain that a part is; false for other parts. It tells calls from
 // long tables that have the same words.
-func (p *part) chain() (chain, bool) {
+func (p *part) chain() (c chain, ok bool) {
 	if len(p.children) != 3 || p.children[0].text == "" || p.children[2].text == "" || !p.children[0].named || !p.children[2].named {
-		return chain{}, false
+		return c, false
 	}
-	first, dot, second := p.children[0].text, p.children[1].text, p.children[2].text
-	switch dot {
-	case ".", "::", "->":
-		quote := regexp.QuoteMeta
-		return chain{[]byte(first), regexp.MustCompile(`\A` + quote(first) + gap + quote(dot) + gap + quote(second)), len(first) + len(second)}, true
+	c = chain{[]byte(p.children[0].text), []byte(p.children[1].text), []byte(p.children[2].text)}
+	return c, slices.Contains([]string{".", "::", "->"}, string(c.dot))
+}
+
+// mayEnd reports whether a chain may end with its second name, which is in a text at some
+// place. There may be comments between names: what is behind one counts.
+func (c *chain) mayEnd(text []byte, at uint32) bool {
+	before := text[:at]
+	for _, part := range [...][]byte{c.dot, c.first} {
+		code := bytes.TrimRight(before, " \t\r\n")
+		if bytes.HasSuffix(code, []byte("*/")) || bytes.IndexByte(before[len(code):], '\n') >= 0 {
+			return true
+		}
+		if before = bytes.TrimSuffix(code, part); len(before) == len(code) {
+			return false
+		}
 	}
-	return chain{}, false
+	return true
+}
+
+// in returns where a text has a chain, by its second name.
+func (c *chain) in(text []byte) []uint32 {
+	list := placesOf(text, c.second, []index.Span{{End: len(text)}})
+	return slices.DeleteFunc(list, func(at uint32) bool { return !c.mayEnd(text, at) })
+}
+
+// placesOf returns where parts of a text have another.
+func placesOf(text, other []byte, parts []index.Span) (list []uint32) {
+	for _, part := range parts {
+		for i := part.Start; ; i++ {
+			k := bytes.Index(text[i:part.End], other)
+			if k < 0 {
+				break
+			}
+			i += k
+			list = append(list, uint32(i))
+		}
+	}
+	return list
 }
 
 // levels is how many levels of parts there are, with this one.
@@ -260,53 +290,36 @@ func (p *part) levels() uint32 {
 	return most + 1
 }
 
-// each calls yield with where a text has a chain until it returns false.
-func (c *chain) each(text []byte, yield func(at int) bool) {
-	eachIndex(text, c.first, func(at int) bool { return !c.written.Match(text[at:]) || yield(at) })
-}
-
-// eachIndex calls yield with where a text has another until it returns false.
-func eachIndex(text, other []byte, yield func(at int) bool) {
-	for i := 0; ; i++ {
-		k := bytes.Index(text[i:], other)
-		if i += k; k < 0 || !yield(i) {
-			return
-		}
+// places returns where a text has what every match has in it: the longest of the chains
+// or, without one, of the literals. Without either there are none, and matches may be
+// anywhere. It reports false where something of the pattern is nowhere in the text. parts
+// are those that may have the longest literal, if that is known.
+func (c *pattern) places(text []byte, parts []index.Span) (list []uint32, ok bool) {
+	if len(c.literals) == 0 {
+		return nil, true
 	}
-}
-
-// mayMatch reports whether a text has everything that a pattern says literally.
-func (c *pattern) mayMatch(text []byte) bool {
+	if len(parts) == 0 {
+		parts = []index.Span{{End: len(text)}}
+	}
+	if len(c.chains) > 0 {
+		list = c.chains[0].in(text)
+	} else {
+		list = placesOf(text, []byte(c.literals[0]), parts)
+	}
+	if len(list) == 0 {
+		return nil, false
+	}
 	for _, literal := range c.literals {
 		if !bytes.Contains(text, []byte(literal)) {
-			return false
+			return nil, false
 		}
 	}
-	for i := range c.chains {
-		has := false
-		c.chains[i].each(text, func(int) bool { has = true; return false })
-		if !has {
-			return false
+	for i := 1; i < len(c.chains); i++ {
+		if len(c.chains[i].in(text)) == 0 {
+			return nil, false
 		}
 	}
-	return true
-}
-
-// places returns where a text has what every match has in it: the longest of the chains
-// or, without one, of the literals. Without either matches may be anywhere, and it
-// returns nothing.
-func (c *pattern) places(text []byte) (list []uint32) {
-	add := func(at int) bool {
-		list = append(list, uint32(at))
-		return true
-	}
-	switch {
-	case len(c.chains) > 0:
-		c.chains[0].each(text, add)
-	case len(c.literals) > 0:
-		eachIndex(text, []byte(c.literals[0]), add)
-	}
-	return list
+	return list, true
 }
 
 // A capture is what a metavariable stands for.

@@ -134,7 +134,7 @@ func (e *Engine) prepare(ctx context.Context, s Scope, text string) (*pattern, [
 // candidates returns the files that may have a pattern, with their texts, by the index
 // of searches. It reports false where that is not kept, or does not know.
 func (e *Engine) candidates(ctx context.Context, s Scope, c *pattern) (list []source, ok bool, err error) {
-	if e.index == nil || len(c.literals) == 0 || len(c.literals[0]) < index.MinText {
+	if e.index == nil || len(c.literals) == 0 || len(c.literals[0]) < index.MinText || strings.Contains(c.literals[0], "\n") {
 		return nil, false, nil
 	}
 	ok, err = e.index.Search(ctx, true, func(t *index.Tree) bool {
@@ -142,9 +142,9 @@ func (e *Engine) candidates(ctx context.Context, s Scope, c *pattern) (list []so
 			return !f.Binary && c.language.has(f.Name) && s.has(f.Path) && (s.Exclude == nil || !s.Exclude(f.Path))
 		}) {
 			f := found.File
-			x := source{path: f.Path, language: c.language, text: f.Text}
-			if t.Unsure(f) {
-				x.text = nil
+			x := source{path: f.Path, language: c.language, text: f.Text, parts: found.Spans}
+			if t.Unsure(f) || f.Text == nil {
+				x.text, x.parts = nil, nil
 			}
 			list = append(list, x)
 		}
@@ -176,14 +176,17 @@ func (e *Engine) searched(ctx context.Context, s Scope, c *pattern) (list []sour
 // ones where there are more than most.
 func (e *Engine) matchFile(ctx context.Context, c *pattern, x source, most int) ([]byte, []match, error) {
 	text, err := x.read(e)
-	if err != nil || text == nil || !c.mayMatch(text) {
+	if err != nil || text == nil {
 		return nil, nil, err
+	}
+	places, ok := c.places(text, x.parts)
+	if !ok {
+		return nil, nil, nil
 	}
 	known := e.symbols.same(x.path, text, 0)
 	if known != nil && known.unparsed {
 		return nil, nil, ErrLimit
 	}
-	places := c.places(text)
 	if len(places) > 0 && len(c.nodes) == 1 {
 		found, ok, err := e.matchParts(ctx, c, text, known, places, most)
 		if ok || err != nil {
@@ -216,13 +219,14 @@ func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, known 
 		if !ok {
 			return nil, false, nil
 		}
-		tops, only = all.tops, all.around(text, places, c.braces)
-	} else {
-		if known == nil {
-			return nil, false, nil
+		if tops = all.tops; c.wide {
+			only = topsAround(text, tops, places)
+		} else {
+			only = all.around(text, places)
 		}
+	} else if known != nil {
 		tops = known.topsOf()
-		only = layout{tops: tops}.around(text, places, true)
+		only = topsAround(text, tops, places)
 	}
 	if len(tops) < 2 {
 		return nil, false, nil
@@ -370,7 +374,8 @@ func (e *Engine) rewriteFile(ctx context.Context, c *pattern, path, replacement 
 	if plain.UTF16(text) != nil || plain.IsBinary(text) {
 		return nil, ErrBinary
 	}
-	if !c.mayMatch(text) {
+	wanted, ok := c.places(text, nil)
+	if !ok {
 		return nil, nil
 	}
 	t, err := e.parsers.parse(ctx, c.language, text)
@@ -380,7 +385,7 @@ func (e *Engine) rewriteFile(ctx context.Context, c *pattern, path, replacement 
 	var after bytes.Buffer
 	at, places := uint32(0), 0
 	lines := linesOf(text)
-	all, err := t.matches(ctx, c, c.places(text), maxKept)
+	all, err := t.matches(ctx, c, wanted, maxKept)
 	if err != nil {
 		return nil, err
 	}
