@@ -14,6 +14,7 @@ import (
 type layout struct {
 	blocks []block // in the order of the text, each before those in it
 	tops   []uint32
+	half   bool // some brackets are open at the end
 }
 
 // A block is a part of a text that another need not know.
@@ -61,7 +62,7 @@ var layoutBytes = func() (kinds [256]uint8) {
 }()
 
 // layoutOf returns the layout of a text of Go. It reports false where brackets do not
-// fit, or something does not end: such a text is parsed as it is.
+// fit, or a quote or a comment does not end: such a text is parsed as it is.
 func layoutOf(text []byte) (l layout, ok bool) {
 	open := append(make([]bracket, 0, 32), bracket{block: -1, statement: -1, begins: true})
 	l.blocks = make([]block, 0, 16+len(text)/32)
@@ -136,8 +137,15 @@ func layoutOf(text []byte) (l layout, ok bool) {
 			return l, false
 		}
 	}
-	l.end(in.statement, len(text))
-	return l, len(open) == 1
+	l.half = len(open) > 1
+	for _, in := range open {
+		for _, number := range []int{in.statement, in.block} {
+			if l.end(number, len(text)); l.half && number >= 0 {
+				l.blocks[number].kind = fixed // nobody knows what belongs to it
+			}
+		}
+	}
+	return l, true
 }
 
 // begin takes note of a statement in a bracket.
@@ -224,14 +232,14 @@ func quoteEnd(text []byte) int {
 
 // declarations returns a text without what has no symbols in it: the bodies of functions,
 // the values of variables, and comments. It returns nil where the text has to be parsed as
-// it is.
-func (l *language) declarations(text []byte) *excerpt {
+// it is; half says that the text does not parse.
+func (l *language) declarations(text []byte) (_ *excerpt, half bool) {
 	if !l.laidOut {
-		return nil
+		return nil, false
 	}
 	all, ok := layoutOf(text)
 	if !ok {
-		return nil
+		return nil, false
 	}
 	return all.without(text, func(b block) bool {
 		switch b.kind {
@@ -241,7 +249,7 @@ func (l *language) declarations(text []byte) *excerpt {
 			return !mayHave(text[b.start:b.end], "type", "interface", "struct", "var", "const")
 		}
 		return b.kind == comment
-	})
+	}), all.half
 }
 
 // mayHave reports whether some code may declare something after one of some words.

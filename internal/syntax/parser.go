@@ -92,8 +92,8 @@ func (p *parsers) parse(ctx context.Context, l *language, text []byte) (*tree, e
 
 // skim returns a tree of a text that has all symbols.
 func (p *parsers) skim(ctx context.Context, l *language, text []byte) (*tree, error) {
-	if only := l.declarations(text); only != nil && len(only.pieces) > 0 {
-		if t, err := p.do(ctx, l, task{text: text, only: only}); err != nil || !t.flawed() {
+	if only, half := l.declarations(text); only != nil && len(only.pieces) > 0 {
+		if t, err := p.do(ctx, l, task{text: text, only: only}); err != nil || half || !t.flawed() {
 			return t, err
 		}
 	}

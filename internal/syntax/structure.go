@@ -216,7 +216,7 @@ func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, known 
 	var only *excerpt
 	if c.language.laidOut {
 		all, ok := layoutOf(text)
-		if !ok {
+		if !ok || all.half {
 			return nil, false, nil
 		}
 		if tops = all.tops; c.wide {
