@@ -32,7 +32,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 	"unsafe"
 
 	sitter "github.com/tree-sitter/go-tree-sitter"
@@ -42,11 +41,6 @@ import (
 const maxRequest = 64 << 20
 
 func main() {
-	// One thread parses. Its priority is that of the program.
-	runtime.LockOSThread()
-	if len(os.Args) > 1 && os.Args[1] == "background" {
-		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19) // it only takes longer for others
-	}
 	if err := serve(bufio.NewReaderSize(os.Stdin, 64<<10), os.Stdout); err != nil && !errors.Is(err, io.EOF) {
 		fmt.Fprintln(os.Stderr, "toolserver-syntax is started by toolserver:", err)
 		os.Exit(1)

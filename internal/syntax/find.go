@@ -51,9 +51,8 @@ func (e *Engine) Find(ctx context.Context, s Scope, q Query, progress func(done,
 	}
 	var found []Found
 	m := newNameMatch(q)
-	row := "\n" + m.name + "\n"
 	for _, f := range files {
-		if q.Exact && !strings.Contains(f.names, row) { // which looks at many names at once
+		if q.Exact && !f.has(m.name) {
 			continue
 		}
 		for r := range f.each {

@@ -188,6 +188,9 @@ func isWordByte(text []byte, i int) bool {
 // endsWithType reports whether the brace behind a text is that of a type.
 func endsWithType(text []byte) bool {
 	text = bytes.TrimRight(text, " \t")
+	for bytes.HasSuffix(text, []byte("*/")) {
+		text = bytes.TrimRight(text[:max(0, bytes.LastIndex(text, []byte("/*")))], " \t")
+	}
 	return bytes.HasSuffix(text, []byte("struct")) || bytes.HasSuffix(text, []byte("interface"))
 }
 

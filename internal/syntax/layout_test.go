@@ -87,7 +87,7 @@ func TestDeclarationsAsWhole(t *testing.T) {
 	for name, text := range map[string]string{
 		"types in functions":  "package a\n\nfunc f() {\n\ttype T struct{ a int }\n\tvar x interface{ M() }\n}\n\nfunc g() { var y interface{}; switch y.(type) {} }\n",
 		"braces in heads":     "package a\n\nfunc f(x struct{ a int }) struct{ b int } {\n\treturn 1\n}\n\nfunc g() interface {\n\tM()\n} {\n\treturn nil\n}\n",
-		"values of variables": "package a\n\nvar x = []struct{ a int }{{1}, {2}}\n\nvar (\n\ty = map[string]int{\"}\": 1}\n\tz = func() int { var in int; return in }\n\tw = T{a: struct{ c int }{1}}\n)\n",
+		"values of variables": "package a\n\nvar x = []struct{ a int }{{1}, {2}}\n\nvar (\n\ty = map[string]int{\"}\": 1}\n\tz = func() int { var in int; return in }\n\tw = T{a: struct{ c int }{1}}\n)\n\nvar _ interface{ m() } = struct /* why */ {\n\tm func()\n}{}\n",
 		"quotes":              "package a\n\nfunc f() { _ = `}` + \"}\\\"\" + string('}') + string('\\'') /* } */ // }\n}\n\nvar after int\n",
 		"no bodies":           "package a\n\nfunc f()\n\nfunc g(a,\n\tb int) (\n\tc int) {\n}\n",
 		"does not end":        "package a\n\nfunc f() {\n\tif x {\n}\n\nfunc g() {}\n",

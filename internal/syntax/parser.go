@@ -263,7 +263,7 @@ func (p *parsers) start() (_ *process, err error) {
 		return nil, fmt.Errorf("%w (%w)", ErrMissing, err)
 	}
 	p.pool.alive.Add(1)
-	one := &process{pool: p.pool, space: p.sandbox.Space(sandbox.SpaceConfig{})}
+	one := &process{pool: p.pool, space: p.sandbox.Space(sandbox.SpaceConfig{Background: p.background})}
 	defer func() {
 		if err != nil {
 			one.end()
@@ -290,12 +290,8 @@ func (p *parsers) start() (_ *process, err error) {
 	}
 	one.out, one.answers = out, bufio.NewReaderSize(out, 64<<10)
 	defer theirOut.Close()
-	args := []string{"toolserver-syntax"}
-	if p.background {
-		args = append(args, "background")
-	}
 	one.process, err = one.jail.Start(sandbox.Command{
-		Path: program, Args: args, Env: []string{"GOMAXPROCS=2", "GOGC=50"}, Dir: dir, Stdin: theirIn, Stdout: theirOut,
+		Path: program, Args: []string{"toolserver-syntax"}, Env: []string{"GOMAXPROCS=2", "GOGC=50"}, Dir: dir, Stdin: theirIn, Stdout: theirOut,
 		Limits: sandbox.Limits{Memory: maxMemory, Processes: 32, OpenFiles: 64},
 	})
 	return one, err

@@ -309,6 +309,20 @@ func (f *fileSymbols) nameAt(at int) string {
 	return f.names[at : at+strings.IndexByte(f.names[at:], '\n')]
 }
 
+// has reports whether a symbol or a container has a name. It looks at many names at once.
+func (f *fileSymbols) has(name string) bool {
+	for i := 0; ; i++ {
+		k := strings.Index(f.names[i:], name)
+		if k < 0 {
+			return false
+		}
+		i += k
+		if end := i + len(name); i > 0 && f.names[i-1] == '\n' && end < len(f.names) && f.names[end] == '\n' {
+			return true
+		}
+	}
+}
+
 // numbers are varints.
 type numbers struct{ left string }
 
