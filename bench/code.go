@@ -6,12 +6,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/programtest"
@@ -75,7 +77,7 @@ func codeFigure(ctx context.Context, h *harness) ([]row, error) {
 	defer ws.Close()
 	indexes := index.NewPool(index.Config{MaxText: 1 << 30, IdleAfter: time.Hour})
 	pool := syntax.NewPool(config, jails, indexes, search.NewPool(indexes))
-	first, err := h.indexRow(ctx, config, jails, dir)
+	first, err := h.indexRow(ctx, config, jails, dir, valueAtMost(30))
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +88,81 @@ func codeFigure(ctx context.Context, h *harness) ([]row, error) {
 	}
 	rows = append(rows, more...)
 	more, err = h.shapeRows(ctx, pool.Engine(ws), others)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, more...)
+	beside, err := h.besideRow(ctx, config, jails, dir)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, beside)
+	more, err = h.typescriptRows(ctx, config, jails)
 	return append(rows, more...), err
+}
+
+// besideRow compares how often a text is found in a tree while its first index is made,
+// in the background, with how often it is at other times.
+func (h *harness) besideRow(ctx context.Context, config syntax.Config, jails *sandbox.Sandbox, dir string) (row, error) {
+	var s sides[float64]
+	calls := func(indexing bool) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) {
+			ws, err := workspace.Open(dir)
+			if err != nil {
+				return 0, err
+			}
+			defer ws.Close() // which ends the index
+			indexes := index.NewPool(index.Config{MaxText: 1 << 30, IdleAfter: time.Hour})
+			engines := search.NewPool(indexes)
+			if err := indexes.Index(ws).Warm(ctx); err != nil {
+				return 0, err
+			}
+			if indexing { // a name that nothing has begins it, and does not wait for it
+				if _, _, err := syntax.NewPool(config, jails, indexes, engines).Engine(ws).Find(ctx, syntax.Scope{}, syntax.Query{Name: "no symbol has this name", Exact: true}, nil); err != nil {
+					return 0, err
+				}
+			}
+			return h.timed(func(ctx context.Context) error {
+				_, err := engines.Engine(ws).Grep(ctx, search.Pattern{Text: "ErrTooLarge", Literal: true}, search.Scope{}, search.Options{}, func(search.File) bool { return true })
+				return err
+			})(ctx)
+		}
+	}
+	if err := interleave(ctx, h.plan.searchRounds, s.entrants(calls(true), calls(false), calls(false))); err != nil {
+		return row{}, err
+	}
+	return s.row("grep while the first index is made (bare: at other times)", "searches/s", itself, ratioAtLeast(0.9)), nil
+}
+
+// typescriptRows measures the first index and symbols of a tree of TypeScript.
+func (h *harness) typescriptRows(ctx context.Context, config syntax.Config, jails *sandbox.Sandbox) ([]row, error) {
+	if h.plan.treeFiles < 1000 { // a short run
+		return nil, nil
+	}
+	dir, err := typescriptTree(ctx)
+	if errors.Is(err, errMissing) {
+		h.notes = append(h.notes, err.Error())
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	first, err := h.indexRow(ctx, config, jails, dir, target{}) // the limit is that of Go's source
+	if err != nil {
+		return nil, err
+	}
+	ws, err := workspace.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer ws.Close()
+	indexes := index.NewPool(index.Config{MaxText: 1 << 30, IdleAfter: time.Hour})
+	more, err := h.symbolRows(ctx, syntax.NewPool(config, jails, indexes, search.NewPool(indexes)), ws, indexes)
+	rows := append([]row{first}, more...)
+	for i := range rows {
+		rows[i].Name = "TypeScript: " + rows[i].Name
+	}
+	return rows, err
 }
 
 // outlines measures the outline of 2,000 lines: by a process that has to be started, by
@@ -132,16 +208,28 @@ func (h *harness) outlines(ctx context.Context, config syntax.Config, jails *san
 	}, nil
 }
 
-// indexRow measures the first index of a tree.
-func (h *harness) indexRow(ctx context.Context, config syntax.Config, jails *sandbox.Sandbox, dir string) (row, error) {
+// indexRow measures the first index of a tree: the CPU of the processes that parse and
+// of this one, which reads the files.
+func (h *harness) indexRow(ctx context.Context, config syntax.Config, jails *sandbox.Sandbox, dir string, t target) (row, error) {
 	ws, err := workspace.Open(dir)
 	if err != nil {
 		return row{}, err
 	}
 	pool := syntax.NewPool(config, jails, nil, search.NewPool(nil))
+	before := ownCPU()
 	_, _, err = pool.Engine(ws).Find(ctx, syntax.Scope{}, syntax.Query{}, nil)
+	own := ownCPU() - before
 	ws.Close() // which ends the processes
-	return single("first index, CPU of the processes that parse", "s", pool.CPU().Seconds(), valueAtMost(30)), err
+	return single("first index, CPU", "s", (pool.CPU() + own).Seconds(), t), err
+}
+
+// ownCPU is what this process has used.
+func ownCPU() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // symbolRows measures symbols by name, and what they take.

@@ -9,12 +9,13 @@
 // message is its length in four bytes and a body; all numbers are little-endian.
 //
 //	request  op, length of the language's name, the name; for a parse then: the most
-//	         nodes that are wanted (4), the text
+//	         nodes that are wanted (4), levels (4), how many places (4), the places
+//	         (4 each), the text
 //	answer   0 and what was asked for; or 1 and why not
 //
 // Op 'k' asks for the kinds of nodes and the fields of a language: JSON. Op 'p'
-// asks for the nodes of a text in preorder, see syntax_node in parse.h. Which
-// nodes are symbols or match a pattern is the server's to know.
+// asks for the nodes of a text in preorder, see syntax_node and syntax_wanted in
+// parse.h. Which nodes are symbols or match a pattern is the server's to know.
 package main
 
 // #include "parse.h"
@@ -31,7 +32,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 	"unsafe"
 
 	sitter "github.com/tree-sitter/go-tree-sitter"
@@ -41,11 +41,6 @@ import (
 const maxRequest = 64 << 20
 
 func main() {
-	// One thread parses. Its priority is that of the program.
-	runtime.LockOSThread()
-	if len(os.Args) > 1 && os.Args[1] == "background" {
-		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19) // it only takes longer for others
-	}
 	if err := serve(bufio.NewReaderSize(os.Stdin, 64<<10), os.Stdout); err != nil && !errors.Is(err, io.EOF) {
 		fmt.Fprintln(os.Stderr, "toolserver-syntax is started by toolserver:", err)
 		os.Exit(1)
@@ -99,15 +94,25 @@ func answer(request []byte, out io.Writer) error {
 }
 
 func parse(language unsafe.Pointer, rest []byte, out io.Writer) error {
-	if len(rest) < 4 {
+	const head = 12
+	number := func(i int) uint32 { return binary.LittleEndian.Uint32(rest[4*i:]) }
+	if len(rest) < head || uint64(len(rest)) < head+4*uint64(number(2)) {
 		return refuse(out, "a request that is too short")
 	}
-	most := binary.LittleEndian.Uint32(rest)
-	text := append(rest[4:], 0) // so that it has an address
+	rest = append(rest, 0) // so that all parts of it have an address
+	places := rest[head:]
+	text := places[4*int(number(2)):]
+	wanted := C.syntax_wanted{
+		most: C.uint32_t(number(0)), levels: C.uint32_t(number(1)), count: C.uint32_t(number(2)),
+		places: (*C.uint8_t)(unsafe.SliceData(places)),
+	}
+	var pin runtime.Pinner
+	pin.Pin(wanted.places)
+	defer pin.Unpin()
 	var nodes C.uint32_t
-	list := C.syntax_parse(language, (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.uint32_t(len(text)-1), C.uint32_t(most), &nodes)
+	list := C.syntax_parse(language, (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.uint32_t(len(text)-1), wanted, &nodes)
 	if list == nil {
-		return refuse(out, fmt.Sprintf("its tree has more than %d nodes", most))
+		return refuse(out, fmt.Sprintf("its tree has more than %d nodes", number(0)))
 	}
 	defer C.free(unsafe.Pointer(list))
 	return send(out, unsafe.Slice((*byte)(unsafe.Pointer(list)), int(nodes)*int(unsafe.Sizeof(*list))))

@@ -29,6 +29,7 @@ import (
 type link struct {
 	sandbox    *Sandbox
 	open       bool // its commands may use the network of the machine
+	background bool // they come after everything else
 	namespaced func() bool
 
 	mu       sync.Mutex // held while something is sent
@@ -53,7 +54,7 @@ const maxTries = 5
 
 func newLink(s *Sandbox, config SpaceConfig) *link {
 	return &link{
-		sandbox: s, open: config.Open, namespaced: s.Namespaces,
+		sandbox: s, open: config.Open, background: config.Background, namespaced: s.Namespaces,
 		orders: -1, requests: [2]int{-1, -1},
 	}
 }
@@ -455,6 +456,11 @@ func (l *link) start() error {
 	}
 	l.orders, l.process = pair[0], process
 	l.sandbox.fence.enclose(process.Pid)
+	if l.background {
+		// Where there are no groups of sessions, this is not there, and the other counts.
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", process.Pid), []byte("19"), 0)
+		_ = unix.Setpriority(unix.PRIO_PROCESS, process.Pid, 19)
+	}
 	go func() {
 		process.Wait()
 		l.lost(process)

@@ -68,6 +68,11 @@ const (
 type SpaceConfig struct {
 	// Open has the space use the network of the machine.
 	Open bool
+
+	// Background has what runs in the space wait for everything else that wants a
+	// processor. Priorities alone do not where the kernel shares processors out among
+	// sessions of processes, for a space is one.
+	Background bool
 }
 
 // A View is the files there are for the commands of a jail. All of them can be

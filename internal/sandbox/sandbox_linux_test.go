@@ -86,6 +86,31 @@ func newPlace(t testing.TB, config sandbox.Config, change func(*sandbox.Profile)
 	return &place{jail, s, dir}
 }
 
+// TestBackground proves that what runs in a space in the background comes last, also
+// where the kernel shares processors out among sessions.
+func TestBackground(t *testing.T) {
+	p := newPlace(t, sandbox.Config{}, nil)
+	space := p.sandbox.Space(sandbox.SpaceConfig{Background: true})
+	defer space.Close()
+	jail, err := space.Jail(sandbox.Profile{View: sandbox.View{Read: sandbox.SystemPaths()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer jail.Close()
+	p.Jail = jail
+	process, r := p.start(t, "echo $$ $(nice); sleep 300", sandbox.Limits{})
+	defer process.Wait()
+	defer process.Kill()
+	defer r.Close()
+	var pid, nice int
+	if _, err := fmt.Fscan(r, &pid, &nice); err != nil || nice != 19 {
+		t.Errorf("it is as nice as %d: %v", nice, err)
+	}
+	if group, err := os.ReadFile(fmt.Sprintf("/proc/%d/autogroup", pid)); err == nil && !strings.Contains(string(group), "nice 19") {
+		t.Errorf("its session is as nice as %s", group)
+	}
+}
+
 // start starts a bash command; its output comes from the reader.
 func (p *place) start(t testing.TB, command string, limits sandbox.Limits) (*sandbox.Process, *os.File) {
 	t.Helper()

@@ -244,6 +244,9 @@ func (j *Jail) flags(ruleset *os.File) helper.Flags {
 	if ruleset != nil {
 		flags |= helper.Restricted
 	}
+	if j.space.link.background {
+		flags |= helper.Background
+	}
 	if s := j.space.sandbox; !s.config.Off && (os.Geteuid() == 0 || s.Namespaces()) {
 		flags |= helper.DropCapabilities
 	}

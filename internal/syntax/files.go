@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
+	"unsafe"
 
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
@@ -33,57 +33,111 @@ type source struct {
 	language *language
 	stamp    uint64 // 0: the file has to be read
 	text     []byte // nil: it has to be read as well
+	at       int    // where its symbols go
+
+	parts []index.Span // of the text that may have what is looked for; nil: all
+}
+
+// pathSymbols are the symbols of a file, which has a path. They are nil as long as
+// they are not known.
+type pathSymbols struct {
+	path string
+	*fileSymbols
 }
 
 // maxSources is how many files are looked at.
 const maxSources = 400_000
 
 // sources returns the files of a scope whose symbols are the workspace's, as they
-// are now.
-func (e *Engine) sources(ctx context.Context, s Scope) ([]source, error) {
+// are now, and of which the symbols have to be found.
+func (e *Engine) sources(ctx context.Context, s Scope) (files []pathSymbols, missing []source, err error) {
 	only := languageNamed(s.Language)
-	takes := func(path string) *language {
-		l := languageOf(path, nil)
-		if l == nil || l.data && l != only || only != nil && !only.like(l) || !s.has(path) || s.Exclude != nil && s.Exclude(path) {
-			return nil
-		}
-		return l
+	takes := func(l *language, path string) bool {
+		return l != nil && (!l.data || l == only) && (only == nil || only.like(l)) && s.has(path) && (s.Exclude == nil || !s.Exclude(path))
 	}
-	var list []source
 	if e.index != nil {
 		if err := e.index.Warm(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		ok, err := e.index.Search(ctx, true, func(t *index.Tree) bool {
-			list = make([]source, 0, len(t.Order))
-			for _, f := range t.Order {
-				if f.Binary {
+			all := e.symbols.snapshot(t)
+			files = make([]pathSymbols, 0, len(t.Order))
+			for i, f := range t.Order {
+				if f.Binary || !takes(all.files[i].language, f.Path) {
 					continue
 				}
-				if l := takes(f.Path); l != nil {
-					x := source{path: f.Path, language: l, stamp: f.Stamp(), text: f.Text}
+				known := all.files[i].symbols
+				if known == nil || known.stale() {
+					known = nil
+					x := source{path: f.Path, language: all.files[i].language, stamp: f.Stamp(), text: f.Text, at: len(files)}
 					if t.Unsure(f) {
 						x.stamp, x.text = 0, nil
 					}
-					list = append(list, x)
+					missing = append(missing, x)
 				}
+				files = append(files, pathSymbols{f.Path, known})
 			}
 			return true
 		})
 		if err != nil || ok {
-			return list, err
+			return files, missing, err
 		}
 	}
-	files, _, err := e.search.Glob(ctx, search.Scope{Path: s.Path, Exclude: s.Exclude}, search.ByName)
+	found, _, err := e.search.Glob(ctx, search.Scope{Path: s.Path, Exclude: s.Exclude}, search.ByName)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for _, f := range files[:min(len(files), maxSources)] {
-		if l := takes(f.Path); l != nil {
-			list = append(list, source{path: f.Path, language: l})
+	for _, f := range found[:min(len(found), maxSources)] {
+		if l := languageOf(f.Path, nil); takes(l, f.Path) {
+			missing = append(missing, source{path: f.Path, language: l, at: len(files)})
+			files = append(files, pathSymbols{path: f.Path})
 		}
 	}
-	return list, nil
+	return files, missing, nil
+}
+
+// A snapshot is what is known of the files of a tree in one state, in its order: then
+// nothing has to be looked up for the next question.
+type snapshot struct {
+	state, changes uint64 // of the tree, and of the symbols; 0: there is none
+	files          []snapshotFile
+}
+
+type snapshotFile struct {
+	language *language
+	symbols  *fileSymbols // nil: they are not known
+}
+
+// size is how many bytes it takes.
+func (s *snapshot) size() int64 { return int64(cap(s.files)) * int64(unsafe.Sizeof(snapshotFile{})) }
+
+// snapshot returns that of a tree. It must not be changed.
+func (s *symbols) snapshot(t *index.Tree) snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all.state == t.State() && s.all.changes == s.changes {
+		return s.all
+	}
+	now := snapshot{state: t.State(), changes: s.changes, files: make([]snapshotFile, len(t.Order))}
+	for i, f := range t.Order {
+		x := &now.files[i]
+		x.language = languageOf(f.Path, nil)
+		if known := s.files[f.Path]; known != nil && known.stamp.Load() == f.Stamp() && !t.Unsure(f) {
+			x.symbols = known
+		}
+	}
+	s.keepSnapshot(now)
+	return now
+}
+
+// keepSnapshot keeps a snapshot in place of the last one, if there is room. It is
+// called with mu locked.
+func (s *symbols) keepSnapshot(now snapshot) {
+	if s.memory.Add(now.size()-s.all.size()) > s.max || s.closed {
+		s.memory.Add(-now.size())
+		now = snapshot{}
+	}
+	s.all = now
 }
 
 // has reports whether a path lies in a scope.
@@ -111,11 +165,10 @@ func (e *Engine) indexed(ctx context.Context, with *parsers, x source) (*fileSym
 		return f, nil
 	}
 	var f *fileSymbols
-	if t, err := with.parse(ctx, languageOf(x.path, text), text); err == nil {
+	if t, err := with.skim(ctx, languageOf(x.path, text), text); err == nil {
 		f = e.symbols.pack(t, x.stamp)
 	} else if ctx.Err() == nil && (errors.Is(err, ErrLimit) || errors.Is(err, ErrCrashed)) {
-		f = &fileSymbols{sum: e.symbols.sum(text), unparsed: true, until: time.Now().Add(retryAfter)}
-		f.stamp.Store(x.stamp)
+		f = tooMuch(e.symbols.sum(text), x.stamp)
 	} else {
 		return nil, err
 	}

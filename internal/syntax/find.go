@@ -52,19 +52,17 @@ func (e *Engine) Find(ctx context.Context, s Scope, q Query, progress func(done,
 	var found []Found
 	m := newNameMatch(q)
 	for _, f := range files {
-		if q.Exact && !strings.Contains(f.names, m.name) { // which looks at many names at once
+		if q.Exact && !f.has(m.name) {
 			continue
 		}
-		for i := range f.list {
-			r := &f.list[i]
-			name := f.name(r)
-			score, ok := m.score(name)
-			if !ok || q.Kind != "" && kinds[r.kind] != q.Kind || m.container != "" && !m.contains(f.container(r)) {
+		for r := range f.each {
+			score, ok := m.score(r.name)
+			if !ok || q.Kind != "" && kinds[r.kind] != q.Kind || m.container != "" && !m.contains(r.container) {
 				continue
 			}
 			found = append(found, Found{
-				Path: f.path, Name: name, Container: f.container(r), Kind: kinds[r.kind],
-				Line: int(r.line), EndLine: r.end(), Depth: int(r.depth), score: score - weight(r),
+				Path: f.path, Name: r.name, Container: r.container, Kind: kinds[r.kind],
+				Line: r.line, EndLine: r.end(), Depth: int(r.depth), score: score - weight(r),
 			})
 		}
 	}
@@ -74,12 +72,6 @@ func (e *Engine) Find(ctx context.Context, s Scope, q Query, progress func(done,
 	return found, survey, nil
 }
 
-// pathSymbols are the symbols of a file, which has a path.
-type pathSymbols struct {
-	path string
-	*fileSymbols
-}
-
 // all returns the symbols of all files of a scope. With a literal, files that do not
 // have it are left out as long as they are not parsed.
 func (e *Engine) all(ctx context.Context, s Scope, literal string, progress func(done, total int)) ([]pathSymbols, Survey, error) {
@@ -87,39 +79,35 @@ func (e *Engine) all(ctx context.Context, s Scope, literal string, progress func
 	if s.Language != "" && languageNamed(s.Language) == nil {
 		return nil, Survey{}, ErrLanguage
 	}
-	list, err := e.sources(ctx, s)
+	files, missing, err := e.sources(ctx, s)
 	if err != nil {
 		return nil, Survey{}, err
 	}
-	survey := Survey{Files: len(list)}
-	files := make([]pathSymbols, len(list))
-	var missing []int
-	for i, x := range list {
-		if files[i] = (pathSymbols{x.path, e.symbols.known(x.path, x.stamp)}); files[i].fileSymbols == nil {
-			missing = append(missing, i)
-		}
-	}
-	if missing, err = e.unchanged(ctx, list, files, missing); err != nil {
+	survey := Survey{Files: len(files)}
+	if missing, err = e.unchanged(ctx, files, missing); err != nil {
 		return nil, survey, err
 	}
 	if len(missing) > directly {
-		if missing, err = e.wait(ctx, list, files, missing, literal, progress); err != nil {
+		if missing, err = e.wait(ctx, files, missing, literal, progress); err != nil {
 			return nil, survey, err
 		}
 	}
-	err = each(ctx, missing, func(_, i int) (err error) {
-		files[i].fileSymbols, err = e.indexed(ctx, e.parsers, list[i])
+	err = each(ctx, missing, func(_ int, x source) (err error) {
+		files[x.at].fileSymbols, err = e.indexed(ctx, e.parsers, x)
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
 		return nil, survey, err
 	}
 	if ctx.Err() != nil {
-		for _, i := range missing {
-			if files[i].fileSymbols == nil {
+		for _, x := range missing {
+			if files[x.at].fileSymbols == nil {
 				survey.Waiting++
 			}
 		}
+	}
+	if s.Path == "" || s.Path == "." {
+		e.symbols.forgetOthers(files, s)
 	}
 	known := files[:0]
 	for _, f := range files {
@@ -131,56 +119,49 @@ func (e *Engine) all(ctx context.Context, s Scope, literal string, progress func
 			known = append(known, f)
 		}
 	}
-	if s.Path == "" || s.Path == "." {
-		e.symbols.forgetOthers(list, s)
-	}
 	return known, survey, nil
 }
 
 // unchanged finds the files whose text is one that was parsed, whatever else is known
 // of them, and returns those that have to be.
-func (e *Engine) unchanged(ctx context.Context, list []source, files []pathSymbols, missing []int) ([]int, error) {
-	err := each(ctx, missing, func(_, i int) error {
-		if !e.symbols.has(list[i].path) {
+func (e *Engine) unchanged(ctx context.Context, files []pathSymbols, missing []source) ([]source, error) {
+	err := each(ctx, missing, func(_ int, x source) error {
+		if !e.symbols.has(x.path) {
 			return nil
 		}
-		text, err := list[i].read(e)
+		text, err := x.read(e)
 		if err != nil {
-			files[i].fileSymbols, err = unparsed(err)
+			files[x.at].fileSymbols, err = unparsed(err)
 			return err
 		}
-		files[i].fileSymbols = e.symbols.same(list[i].path, text, list[i].stamp)
+		files[x.at].fileSymbols = e.symbols.same(x.path, text, x.stamp)
 		return nil
 	})
 	if ctx.Err() != nil {
 		err = nil
 	}
-	return slices.DeleteFunc(missing, func(i int) bool { return files[i].fileSymbols != nil }), err
+	return slices.DeleteFunc(missing, func(x source) bool { return files[x.at].fileSymbols != nil }), err
 }
 
 // wait has many files parsed in the background. It returns those that somebody has
 // to parse now: with a literal the few that have it, and without one none, for then
 // it waits until all are.
-func (e *Engine) wait(ctx context.Context, list []source, files []pathSymbols, missing []int, literal string, progress func(done, total int)) ([]int, error) {
-	stale := make([]source, len(missing))
-	for k, i := range missing {
-		stale[k] = list[i]
-	}
-	f := e.inBackground(stale)
+func (e *Engine) wait(ctx context.Context, files []pathSymbols, missing []source, literal string, progress func(done, total int)) ([]source, error) {
+	f := e.inBackground(slices.Clone(missing))
 	if f == nil {
 		return missing, nil
 	}
 	if literal != "" {
-		has := make([]bool, len(list))
-		err := each(ctx, missing, func(_, i int) error {
-			text, err := list[i].read(e)
+		has := make([]bool, len(files))
+		err := each(ctx, missing, func(_ int, x source) error {
+			text, err := x.read(e)
 			if err != nil {
 				_, err = unparsed(err)
 			}
-			has[i] = bytes.Contains(text, []byte(literal))
+			has[x.at] = bytes.Contains(text, []byte(literal))
 			return err
 		})
-		return slices.DeleteFunc(missing, func(i int) bool { return !has[i] }), err
+		return slices.DeleteFunc(missing, func(x source) bool { return !has[x.at] }), err
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -199,17 +180,14 @@ func (e *Engine) wait(ctx context.Context, list []source, files []pathSymbols, m
 		}
 		break
 	}
-	left := missing[:0]
-	for _, i := range missing {
-		if files[i].fileSymbols = e.symbols.known(list[i].path, list[i].stamp); files[i].fileSymbols == nil {
-			left = append(left, i)
-		}
-	}
-	return left, nil
+	return slices.DeleteFunc(missing, func(x source) bool {
+		files[x.at].fileSymbols = e.symbols.known(x.path, x.stamp)
+		return files[x.at].fileSymbols != nil
+	}), nil
 }
 
 // forgetOthers forgets what is kept of files that are not there any more.
-func (s *symbols) forgetOthers(list []source, scope Scope) {
+func (s *symbols) forgetOthers(list []pathSymbols, scope Scope) {
 	s.mu.Lock()
 	many := len(s.files) > len(list)+len(list)/8+directly
 	s.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,7 @@ type language struct {
 
 	// separable says that what stands at the top of a text parses as well by itself.
 	separable bool
+	laidOut   bool // its layout is known without parsing
 	rules     map[string]*rule
 	around    []string
 }
@@ -71,6 +73,8 @@ func readLanguages(text string) (map[string]*language, []*language) {
 					l.data = true
 				case "separable":
 					l.separable = true
+				case "laid_out":
+					l.laidOut = true
 				default:
 					l.files = append(l.files, word)
 				}
@@ -178,6 +182,12 @@ func languageOf(file string, head []byte) *language {
 		}
 	}
 	return nil
+}
+
+// has reports whether a file of some name is one that [language.globs] finds.
+func (l *language) has(name string) bool {
+	extension := path.Ext(name)
+	return slices.Contains(l.files, name) || extension != "" && slices.Contains(l.files, extension) || l.name == "cpp" && extension == ".h"
 }
 
 // globs returns the globs of the files of a language.

@@ -56,7 +56,9 @@ func (e *Engine) Overview(ctx context.Context, s Scope, progress func(done, tota
 	for _, f := range files {
 		l := languageOf(f.path, nil)
 		languages[l.name]++
-		o.Symbols += len(f.list)
+		for range f.each {
+			o.Symbols++
+		}
 		d := dirs[path.Dir(f.path)]
 		if d == nil {
 			d = &Directory{Path: path.Dir(f.path)}
@@ -110,28 +112,27 @@ func isTest(file string) bool {
 // have, functions by their length, what others can use before what they cannot.
 func (f pathSymbols) important() []Found {
 	members := make(map[string]int)
-	for i := range f.list {
-		members[f.container(&f.list[i])]++
+	for r := range f.each {
+		members[r.container]++
 	}
 	var list []Found
-	for i := range f.list {
-		r := &f.list[i]
-		kind, name := kinds[r.kind], f.name(r)
+	for r := range f.each {
+		kind := kinds[r.kind]
 		if r.depth > 0 || isLocal[kind] || kind == "method" {
 			continue
 		}
-		score := min(int(r.lines), 200)/10 + 4*min(members[name], 25)
+		score := min(r.lines, 200)/10 + 4*min(members[r.name], 25)
 		if isType[kind] {
 			score += 10
 		}
-		first, _ := utf8.DecodeRuneInString(name)
+		first, _ := utf8.DecodeRuneInString(r.name)
 		if strings.HasSuffix(f.path, ".go") && unicode.IsUpper(first) || !strings.HasSuffix(f.path, ".go") && first != '_' {
 			score += 20
 		}
 		if isTest(f.path) {
 			score -= 60
 		}
-		list = append(list, Found{Path: f.path, Name: name, Kind: kind, Line: int(r.line), EndLine: r.end(), score: score})
+		list = append(list, Found{Path: f.path, Name: r.name, Kind: kind, Line: r.line, EndLine: r.end(), score: score})
 	}
 	return list
 }

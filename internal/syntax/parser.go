@@ -74,10 +74,36 @@ func newParsers(pool *Pool, processes int, background bool) *parsers {
 	}
 }
 
+// A task is a text to be parsed.
+type task struct {
+	text []byte
+	only *excerpt // what is parsed of it; nil for all
+
+	// places, if there are any, say which nodes are wanted: those that have one of
+	// them, and so many levels below these. They are places of what is parsed.
+	places []uint32
+	levels uint32
+}
+
 // parse returns the tree of a text.
 func (p *parsers) parse(ctx context.Context, l *language, text []byte) (*tree, error) {
-	if len(text) > MaxText {
-		return nil, fmt.Errorf("%w: it has %d bytes, and %d are the most", ErrLimit, len(text), MaxText)
+	return p.do(ctx, l, task{text: text})
+}
+
+// skim returns a tree of a text that has all symbols.
+func (p *parsers) skim(ctx context.Context, l *language, text []byte) (*tree, error) {
+	if only, half := l.declarations(text); only != nil && len(only.pieces) > 0 {
+		if t, err := p.do(ctx, l, task{text: text, only: only}); err != nil || half || !t.flawed() {
+			return t, err
+		}
+	}
+	return p.parse(ctx, l, text)
+}
+
+// do returns the tree of a task.
+func (p *parsers) do(ctx context.Context, l *language, what task) (*tree, error) {
+	if len(what.text) > MaxText {
+		return nil, fmt.Errorf("%w: it has %d bytes, and %d are the most", ErrLimit, len(what.text), MaxText)
 	}
 	most := maxTime
 	if p.background {
@@ -91,11 +117,11 @@ func (p *parsers) parse(ctx context.Context, l *language, text []byte) (*tree, e
 		if err != nil {
 			return err
 		}
-		body, err := one.ask(parseRequest(l.name, text))
+		body, err := one.ask(what.request(l.name))
 		if err != nil {
 			return err
 		}
-		t, err = newTree(g, text, body)
+		t, err = newTree(g, what.text, what.only, body)
 		return err
 	})
 	return t, err
@@ -237,7 +263,7 @@ func (p *parsers) start() (_ *process, err error) {
 		return nil, fmt.Errorf("%w (%w)", ErrMissing, err)
 	}
 	p.pool.alive.Add(1)
-	one := &process{pool: p.pool, space: p.sandbox.Space(sandbox.SpaceConfig{})}
+	one := &process{pool: p.pool, space: p.sandbox.Space(sandbox.SpaceConfig{Background: p.background})}
 	defer func() {
 		if err != nil {
 			one.end()
@@ -264,12 +290,8 @@ func (p *parsers) start() (_ *process, err error) {
 	}
 	one.out, one.answers = out, bufio.NewReaderSize(out, 64<<10)
 	defer theirOut.Close()
-	args := []string{"toolserver-syntax"}
-	if p.background {
-		args = append(args, "background")
-	}
 	one.process, err = one.jail.Start(sandbox.Command{
-		Path: program, Args: args, Env: []string{"GOMAXPROCS=2", "GOGC=50"}, Dir: dir, Stdin: theirIn, Stdout: theirOut,
+		Path: program, Args: []string{"toolserver-syntax"}, Env: []string{"GOMAXPROCS=2", "GOGC=50"}, Dir: dir, Stdin: theirIn, Stdout: theirOut,
 		Limits: sandbox.Limits{Memory: maxMemory, Processes: 32, OpenFiles: 64},
 	})
 	return one, err
@@ -335,11 +357,20 @@ func (one *process) ask(request []byte) ([]byte, error) {
 	return body[1:], nil
 }
 
-// parseRequest is the request for the nodes of a text; see cmd/toolserver-syntax.
-func parseRequest(name string, text []byte) []byte {
-	request := make([]byte, 0, 8+len(name)+len(text))
+// request is the request for the nodes of a task; see cmd/toolserver-syntax.
+func (t *task) request(name string) []byte {
+	text := t.text
+	if t.only != nil {
+		text = t.only.text
+	}
+	request := make([]byte, 0, 16+len(name)+4*len(t.places)+len(text))
 	request = append(request, 'p', byte(len(name)))
 	request = append(request, name...)
-	request = binary.LittleEndian.AppendUint32(request, maxNodes)
+	for _, number := range [...]uint32{maxNodes, t.levels, uint32(len(t.places))} {
+		request = binary.LittleEndian.AppendUint32(request, number)
+	}
+	for _, at := range t.places {
+		request = binary.LittleEndian.AppendUint32(request, at)
+	}
 	return append(request, text...)
 }

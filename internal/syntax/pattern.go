@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"unicode"
+
+	"github.com/toolserver/toolserver/internal/search/index"
 )
 
 // A pattern is code with metavariables: $A is one node, and the same one wherever
@@ -22,10 +24,12 @@ type pattern struct {
 	language *language
 	nodes    []*part // several stand in a row
 	literals []string
-	chains   []*regexp.Regexp // of names that a dot connects, as they can be written
-	names    map[string]int   // how often each is there
-	branches int              // how many parts stand for any number of nodes
-	spent    atomic.Int64     // steps of the whole call
+	chains   []chain
+	names    map[string]int // how often each is there
+	branches int            // how many parts stand for any number of nodes
+	levels   uint32         // of nodes that a match is told by
+	wide     bool           // it may match statements beside each other, or what stands in braces
+	spent    atomic.Int64   // steps of the whole call
 }
 
 // A part is a node of a pattern.
@@ -51,6 +55,9 @@ var metavariable = regexp.MustCompile(`\$\$\$(?:[A-Z_][A-Z0-9_]*)?|\$[A-Z_][A-Z0
 // stand-ins are names that take the place of metavariables while a pattern is
 // parsed.
 const standIn = "zqv"
+
+// wide is code of Go that may have statements, declarations or comments in it.
+var wide = regexp.MustCompile(`\{|//|/\*|\b(?:var|const|type|import)\b`)
 
 // alone is a stand-in where a statement begins.
 var alone = regexp.MustCompile(`[{};]\s*` + standIn + `\d+q`)
@@ -91,7 +98,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 	if err != nil {
 		return nil, err
 	}
-	c := &pattern{language: l, names: make(map[string]int)}
+	c := &pattern{language: l, names: make(map[string]int), wide: wide.MatchString(code)}
 	for _, i := range t.cover(at) {
 		part, err := c.part(t, i, variables, 0)
 		if err != nil {
@@ -99,6 +106,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 		}
 		if part != nil {
 			c.nodes = append(c.nodes, part)
+			c.levels = max(c.levels, 1+part.levels())
 		}
 	}
 	anything := !slices.ContainsFunc(c.nodes, func(n *part) bool { return n.variable == "" && !n.several })
@@ -108,6 +116,7 @@ func (p *parsers) compile(ctx context.Context, l *language, text string) (*patte
 	c.setFree(c.nodes)
 	slices.SortStableFunc(c.literals, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	c.literals = slices.Compact(c.literals)
+	slices.SortStableFunc(c.chains, func(a, b chain) int { return cmp.Compare(len(b.second), len(a.second)) })
 	return c, nil
 }
 
@@ -205,7 +214,7 @@ func (c *pattern) part(t *tree, i int, variables map[string]string, depth int) (
 			p.children = append(p.children, sub)
 		}
 	}
-	if chain := p.chain(); chain != nil {
+	if chain, ok := p.chain(); ok {
 		c.chains = append(c.chains, chain)
 	}
 	return p, nil
@@ -222,31 +231,95 @@ func (c *pattern) setFree(row []*part) bool {
 	return free
 }
 
-// gap is what can stand between two tokens: blanks, and a comment that is not too long.
-const gap = `\s*(?:(?:/[/*]|#)[\s\S]{0,500}?)?`
+// A chain is two names with a dot between them.
+type chain struct{ first, dot, second []byte }
 
-// chain returns how two names with a dot between them can be written; nil for other
-// parts. It tells calls from long tables that have the same words.
-func (p *part) chain() *regexp.Regexp {
+// chain returns the chain that a part is; false for other parts. It tells calls from
+// long tables that have the same words.
+func (p *part) chain() (c chain, ok bool) {
 	if len(p.children) != 3 || p.children[0].text == "" || p.children[2].text == "" || !p.children[0].named || !p.children[2].named {
-		return nil
+		return c, false
 	}
-	switch p.children[1].text {
-	case ".", "::", "->":
-		quote := regexp.QuoteMeta
-		return regexp.MustCompile(quote(p.children[0].text) + gap + quote(p.children[1].text) + gap + quote(p.children[2].text))
-	}
-	return nil
+	c = chain{[]byte(p.children[0].text), []byte(p.children[1].text), []byte(p.children[2].text)}
+	return c, slices.Contains([]string{".", "::", "->"}, string(c.dot))
 }
 
-// mayMatch reports whether a text has everything that a pattern says literally.
-func (c *pattern) mayMatch(text []byte) bool {
-	for _, literal := range c.literals {
-		if !bytes.Contains(text, []byte(literal)) {
+// mayEnd reports whether a chain may end with its second name, which is in a text at some
+// place. There may be comments between names: what is behind one counts.
+func (c *chain) mayEnd(text []byte, at uint32) bool {
+	before := text[:at]
+	for _, part := range [...][]byte{c.dot, c.first} {
+		code := bytes.TrimRight(before, " \t\r\n")
+		if bytes.HasSuffix(code, []byte("*/")) || bytes.IndexByte(before[len(code):], '\n') >= 0 {
+			return true
+		}
+		if before = bytes.TrimSuffix(code, part); len(before) == len(code) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(c.chains, func(chain *regexp.Regexp) bool { return !chain.Match(text) })
+	return true
+}
+
+// in returns where a text has a chain, by its second name.
+func (c *chain) in(text []byte) []uint32 {
+	list := placesOf(text, c.second, []index.Span{{End: len(text)}})
+	return slices.DeleteFunc(list, func(at uint32) bool { return !c.mayEnd(text, at) })
+}
+
+// placesOf returns where parts of a text have another.
+func placesOf(text, other []byte, parts []index.Span) (list []uint32) {
+	for _, part := range parts {
+		for i := part.Start; ; i++ {
+			k := bytes.Index(text[i:part.End], other)
+			if k < 0 {
+				break
+			}
+			i += k
+			list = append(list, uint32(i))
+		}
+	}
+	return list
+}
+
+// levels is how many levels of parts there are, with this one.
+func (p *part) levels() uint32 {
+	most := uint32(0)
+	for _, child := range p.children {
+		most = max(most, child.levels())
+	}
+	return most + 1
+}
+
+// places returns where a text has what every match has in it: the longest of the chains
+// or, without one, of the literals. Without either there are none, and matches may be
+// anywhere. It reports false where something of the pattern is nowhere in the text. parts
+// are those that may have the longest literal, if that is known.
+func (c *pattern) places(text []byte, parts []index.Span) (list []uint32, ok bool) {
+	if len(c.literals) == 0 {
+		return nil, true
+	}
+	if len(parts) == 0 {
+		parts = []index.Span{{End: len(text)}}
+	}
+	if len(c.chains) > 0 {
+		list = c.chains[0].in(text)
+	} else {
+		list = placesOf(text, []byte(c.literals[0]), parts)
+	}
+	if len(list) == 0 {
+		return nil, false
+	}
+	for _, literal := range c.literals {
+		if !bytes.Contains(text, []byte(literal)) {
+			return nil, false
+		}
+	}
+	for i := 1; i < len(c.chains); i++ {
+		if len(c.chains[i].in(text)) == 0 {
+			return nil, false
+		}
+	}
+	return list, true
 }
 
 // A capture is what a metavariable stands for.
@@ -277,6 +350,7 @@ type matcher struct {
 	*tree
 	ctx      context.Context
 	pattern  *pattern
+	places   []uint32 // of the pattern in the text
 	captures []capture
 	steps    int
 	looked   int // the steps when it was last looked whether to go on
@@ -292,10 +366,10 @@ type attempt struct {
 	part *part
 }
 
-// matches returns where a pattern matches in a tree, in order, and the first ones
-// where there are more than most.
-func (t *tree) matches(ctx context.Context, c *pattern, most int) ([]match, error) {
-	m := &matcher{tree: t, ctx: ctx, pattern: c, failed: make(map[attempt]bool)}
+// matches returns where a pattern, which has places in the text, matches in a tree, in
+// order, and the first ones where there are more than most.
+func (t *tree) matches(ctx context.Context, c *pattern, places []uint32, most int) ([]match, error) {
+	m := &matcher{tree: t, ctx: ctx, pattern: c, places: places, failed: make(map[attempt]bool)}
 	return m.all(most)
 }
 
@@ -309,10 +383,9 @@ func (m *matcher) all(most int) ([]match, error) {
 		}
 		return len(found) < most
 	}
-	anchors := occurrences(m.text, c.literals)
 	for i := range m.nodes {
 		n := &m.nodes[i]
-		if n.flags&isNamed == 0 && c.nodes[0].named || !anchors.within(n.span) {
+		if n.flags&isNamed == 0 && c.nodes[0].named || len(c.literals) > 0 && !hasPlace(m.places, n.span) {
 			continue
 		}
 		on := true
@@ -475,38 +548,6 @@ func (m *matcher) several(list []int, p *part) bool {
 	}
 	m.last = list[len(list)-1]
 	return m.bind(p.variable, span{m.nodes[list[0]].start, m.nodes[m.last].end})
-}
-
-// offsets are where the longest literal of a pattern is; nil: anywhere.
-type offsets struct {
-	at     []uint32
-	length uint32
-	any    bool
-}
-
-func occurrences(text []byte, literals []string) offsets {
-	if len(literals) == 0 {
-		return offsets{any: true}
-	}
-	literal := []byte(literals[0])
-	o := offsets{length: uint32(len(literal))}
-	for i := 0; ; {
-		k := bytes.Index(text[i:], literal)
-		if k < 0 {
-			return o
-		}
-		o.at = append(o.at, uint32(i+k))
-		i += k + 1
-	}
-}
-
-// within reports whether a part of the text has the literal.
-func (o *offsets) within(s span) bool {
-	if o.any {
-		return true
-	}
-	i, _ := slices.BinarySearch(o.at, s.start)
-	return i < len(o.at) && o.at[i]+o.length <= s.end
 }
 
 // replaced returns a replacement with what metavariables stand for in a match. Where

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/search/plain"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -58,12 +59,12 @@ func (e *Engine) Match(ctx context.Context, s Scope, text string, skip, limit in
 			done[i] = make(chan struct{})
 		}
 		most := skip + limit + 1 - len(found)
-		err := each(ctx, wave, func(i int, path string) error {
+		err := each(ctx, wave, func(i int, x source) error {
 			defer close(done[i])
 			if full.Load() {
 				return nil
 			}
-			text, matches, err := e.matchFile(ctx, c, path, most)
+			text, matches, err := e.matchFile(ctx, c, x, most)
 			if err != nil {
 				unparsed.Add(1)
 				if err = fatal(ctx, err); err != nil {
@@ -82,7 +83,7 @@ func (e *Engine) Match(ctx context.Context, s Scope, text string, skip, limit in
 				}
 			}
 			matches = matches[:min(len(matches), skip+limit+1-len(found))]
-			found = append(found, tell(path, text, matches, skip-len(found))...)
+			found = append(found, tell(x.path, text, matches, skip-len(found))...)
 			if len(found) > skip+limit {
 				full.Store(true)
 			}
@@ -112,7 +113,7 @@ func isGone(err error) bool {
 }
 
 // prepare compiles a pattern, and finds the files that may have it, by path.
-func (e *Engine) prepare(ctx context.Context, s Scope, text string) (*pattern, []string, error) {
+func (e *Engine) prepare(ctx context.Context, s Scope, text string) (*pattern, []source, error) {
 	e.symbols.touch()
 	l := languageNamed(s.Language)
 	if l == nil {
@@ -122,107 +123,132 @@ func (e *Engine) prepare(ctx context.Context, s Scope, text string) (*pattern, [
 	if err != nil {
 		return nil, nil, err
 	}
-	var files []string
-	scope := search.Scope{Path: s.Path, Match: "**/{" + strings.Join(l.globs(), ",") + "}", Exclude: s.Exclude}
+	files, ok, err := e.candidates(ctx, s, c)
+	if err == nil && !ok {
+		files, err = e.searched(ctx, s, c)
+	}
+	slices.SortFunc(files, func(a, b source) int { return strings.Compare(a.path, b.path) })
+	return c, files, err
+}
+
+// candidates returns the files that may have a pattern, with their texts, by the index
+// of searches. It reports false where that is not kept, or does not know.
+func (e *Engine) candidates(ctx context.Context, s Scope, c *pattern) (list []source, ok bool, err error) {
+	if e.index == nil || len(c.literals) == 0 || len(c.literals[0]) < index.MinText || strings.Contains(c.literals[0], "\n") {
+		return nil, false, nil
+	}
+	ok, err = e.index.Search(ctx, true, func(t *index.Tree) bool {
+		for _, found := range t.Candidates([][]string{c.literals[:1]}, func(f *index.File) bool {
+			return !f.Binary && c.language.has(f.Name) && s.has(f.Path) && (s.Exclude == nil || !s.Exclude(f.Path))
+		}) {
+			f := found.File
+			x := source{path: f.Path, language: c.language, text: f.Text, parts: found.Spans}
+			if t.Unsure(f) || f.Text == nil {
+				x.text, x.parts = nil, nil
+			}
+			list = append(list, x)
+		}
+		return true
+	})
+	return list, ok, err
+}
+
+// searched is candidates by a search.
+func (e *Engine) searched(ctx context.Context, s Scope, c *pattern) (list []source, err error) {
+	add := func(path string) { list = append(list, source{path: path, language: c.language}) }
+	scope := search.Scope{Path: s.Path, Match: "**/{" + strings.Join(c.language.globs(), ",") + "}", Exclude: s.Exclude}
 	if len(c.literals) == 0 {
 		all, _, err := e.search.Glob(ctx, scope, search.ByName)
 		for _, f := range all {
-			files = append(files, f.Path)
+			add(f.Path)
 		}
-		return c, files, err
+		return list, err
 	}
 	_, err = e.search.Grep(ctx, search.Pattern{Text: c.literals[0], Literal: true, Multiline: strings.Contains(c.literals[0], "\n")}, scope,
 		search.Options{Mode: search.Files}, func(f search.File) bool {
-			files = append(files, f.Path)
+			add(f.Path)
 			return true
 		})
-	slices.Sort(files)
-	return c, files, err
+	return list, err
 }
 
 // matchFile returns the text of a file and where a pattern matches in it, the first
 // ones where there are more than most.
-func (e *Engine) matchFile(ctx context.Context, c *pattern, path string, most int) ([]byte, []match, error) {
-	text, err := e.Read(path)
-	if err != nil || !c.mayMatch(text) {
+func (e *Engine) matchFile(ctx context.Context, c *pattern, x source, most int) ([]byte, []match, error) {
+	text, err := x.read(e)
+	if err != nil || text == nil {
 		return nil, nil, err
 	}
-	known := e.symbols.same(path, text, 0)
+	places, ok := c.places(text, x.parts)
+	if !ok {
+		return nil, nil, nil
+	}
+	known := e.symbols.same(x.path, text, 0)
 	if known != nil && known.unparsed {
 		return nil, nil, ErrLimit
 	}
-	if known != nil && len(known.tops) > 1 && len(c.nodes) == 1 {
-		found, ok, err := e.matchParts(ctx, c, text, known.tops, most)
+	if len(places) > 0 && len(c.nodes) == 1 {
+		found, ok, err := e.matchParts(ctx, c, text, known, places, most)
 		if ok || err != nil {
 			return text, found, err
 		}
 	}
-	t, err := e.parsers.parse(ctx, c.language, text)
+	what := task{text: text}
+	if known != nil || c.language.laidOut { // the nodes are not wanted for anything else
+		what.places, what.levels = places, c.levels
+	}
+	t, err := e.parsers.do(ctx, c.language, what)
 	if err != nil {
 		return nil, nil, err
 	}
-	if known == nil {
-		e.symbols.keep(path, e.symbols.pack(t, 0))
+	if what.places == nil && known == nil {
+		e.symbols.keep(x.path, e.symbols.pack(t, 0))
 	}
-	found, err := t.matches(ctx, c, most)
+	found, err := t.matches(ctx, c, places, most)
 	return text, found, err
 }
 
-// matchParts is matchFile of the parts of a text that have everything the pattern
-// says literally: to parse a few functions takes less time than to parse all. It
-// reports false where these do not parse by themselves.
-func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, tops []uint32, most int) (found []match, ok bool, err error) {
-	type piece struct{ from, to, in uint32 } // of the text; and where it begins in what is parsed
-	var pieces []piece
-	var joined []byte
-	for _, at := range occurrences(text, c.literals).at {
-		k, exact := slices.BinarySearch(tops, at)
-		if !exact {
-			k--
+// matchParts is matchFile of the parts of a text that have a place of the pattern: to
+// parse these takes less time than to parse all. It reports false where it is not
+// known how to take the text apart, or the parts do not parse by themselves.
+func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, known *fileSymbols, places []uint32, most int) (found []match, ok bool, err error) {
+	var tops []uint32
+	var only *excerpt
+	if c.language.laidOut {
+		all, ok := layoutOf(text)
+		if !ok || all.half {
+			return nil, false, nil
 		}
-		if k < 0 || len(pieces) > 0 && pieces[len(pieces)-1].from == tops[k] {
-			continue
+		if tops = all.tops; c.wide {
+			only = topsAround(text, tops, places)
+		} else {
+			only = all.around(text, places)
 		}
-		p := piece{from: tops[k], to: uint32(len(text)), in: uint32(len(joined))}
-		if k+1 < len(tops) {
-			p.to = tops[k+1]
-		}
-		if c.mayMatch(text[p.from:p.to]) {
-			joined = append(append(joined, text[p.from:p.to]...), '\n')
-			pieces = append(pieces, p)
-		}
+	} else if known != nil {
+		tops = known.topsOf()
+		only = topsAround(text, tops, places)
 	}
-	if len(pieces) == 0 {
+	if len(tops) < 2 {
+		return nil, false, nil
+	}
+	if len(only.pieces) == 0 {
 		return nil, true, nil
 	}
-	t, err := e.parsers.parse(ctx, c.language, joined)
+	t, err := e.parsers.do(ctx, c.language, task{text: text, only: only, places: only.places(places), levels: c.levels})
 	if err != nil || t.flawed() {
 		return nil, false, fatal(ctx, err)
 	}
-	back := func(s span) (span, bool) {
-		k, exact := slices.BinarySearchFunc(pieces, s.start, func(p piece, at uint32) int { return int(p.in) - int(at) })
-		if !exact {
-			k--
-		}
-		p := pieces[k]
-		s = span{s.start - p.in + p.from, s.end - p.in + p.from}
-		return s, s.end <= p.to
-	}
-	all, err := t.matches(ctx, c, most)
-	if err != nil {
+	if found, err = t.matches(ctx, c, places, most); err != nil {
 		return nil, false, err
 	}
-	for _, m := range all {
-		at, inside := back(m.span)
-		if !inside {
-			return nil, false, nil
+	for _, m := range found {
+		k, exact := slices.BinarySearch(tops, m.start)
+		if exact {
+			k++
 		}
-		for i := range m.captures {
-			if m.captures[i].span != (span{}) {
-				m.captures[i].span, _ = back(m.captures[i].span)
-			}
+		if k < len(tops) && m.end > tops[k] {
+			return nil, false, nil // it is of several parts
 		}
-		found = append(found, match{at, m.captures})
 	}
 	return found, true, nil
 }
@@ -305,8 +331,8 @@ func (e *Engine) Rewrite(ctx context.Context, s Scope, text, replacement string)
 	}
 	results := make([]*Change, len(files))
 	var changed, planned atomic.Int64
-	err = each(ctx, files, func(i int, path string) (err error) {
-		if results[i], err = e.rewriteFile(ctx, c, path, replacement); err != nil {
+	err = each(ctx, files, func(i int, x source) (err error) {
+		if results[i], err = e.rewriteFile(ctx, c, x.path, replacement); err != nil {
 			unparsed.Add(1)
 			return fatal(ctx, err)
 		}
@@ -348,7 +374,8 @@ func (e *Engine) rewriteFile(ctx context.Context, c *pattern, path, replacement 
 	if plain.UTF16(text) != nil || plain.IsBinary(text) {
 		return nil, ErrBinary
 	}
-	if !c.mayMatch(text) {
+	wanted, ok := c.places(text, nil)
+	if !ok {
 		return nil, nil
 	}
 	t, err := e.parsers.parse(ctx, c.language, text)
@@ -358,7 +385,7 @@ func (e *Engine) rewriteFile(ctx context.Context, c *pattern, path, replacement 
 	var after bytes.Buffer
 	at, places := uint32(0), 0
 	lines := linesOf(text)
-	all, err := t.matches(ctx, c, maxKept)
+	all, err := t.matches(ctx, c, wanted, maxKept)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ package syntax_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -102,28 +101,6 @@ func TestPatternsThatAreNone(t *testing.T) {
 	}
 	if _, _, err := e.Rewrite(t.Context(), syntax.Scope{Language: "go"}, "foo($A)", "bar($B)"); err == nil || !strings.Contains(err.Error(), "$B") {
 		t.Error(err)
-	}
-}
-
-// TestPartsAsWhole proves that what is found by parsing parts of files that are
-// known is what is found by parsing all of them.
-func TestPartsAsWhole(t *testing.T) {
-	dir := filepath.Join(goSource(t), "net", "http")
-	for _, pattern := range []string{"errors.New($A)", "if err != nil { return $$$ }", "$A.Lock()", "make($T, $$$)", "func ($R) String() string { $$$ }", "$A == $A"} {
-		e := engineOf(t, dir)
-		scope := syntax.Scope{Language: "go"}
-		whole, _, err := e.Match(t.Context(), scope, pattern, 0, 1e6)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parts, _, err := e.Match(t.Context(), scope, pattern, 0, 1e6)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if fmt.Sprint(whole) != fmt.Sprint(parts) {
-			t.Errorf("%s: %d matches in files and %d in parts of them", pattern, len(whole), len(parts))
-		}
-		t.Logf("%s: %d matches", pattern, len(whole))
 	}
 }
 

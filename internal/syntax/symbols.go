@@ -4,9 +4,10 @@
 package syntax
 
 import (
+	"encoding/binary"
 	"hash/maphash"
-	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,45 +24,48 @@ type symbols struct {
 	mu     sync.Mutex
 	closed bool
 	files  map[string]*fileSymbols
-	timer  *time.Timer
-	fill   *fill // what goes on in the background; nil: nothing
+	all    snapshot
+
+	changes uint64 // of files
+	timer   *time.Timer
+	fill    *fill // what goes on in the background; nil: nothing
 }
 
-// fileSymbols are the symbols of one text of a file.
+// fileSymbols are the symbols of one text of a file, in little memory.
 type fileSymbols struct {
 	stamp atomic.Uint64 // of the file in the index when the text was last seen to be the same
 	sum   uint64        // of the text
-	names string
-	list  []record
+	names string        // each once, one after another
+	list  string        // the symbols; see pack
+	tops  string        // where what stands at the top of the text begins; empty where parts cannot be parsed by themselves
 
-	containers []place
-	tops       []uint32 // where what stands at the top of the text begins; nil where parts cannot be parsed by themselves
-	size       int64
-
-	unparsed bool      // it is too large, or took too much
-	until    time.Time // when that is tried again: a busy machine takes longer
+	// until is when it is tried again, for a busy machine takes longer, in nanoseconds.
+	unparsed bool // it is too large, or took too much
+	until    int64
 }
 
 // retryAfter is how long it is remembered that a text took too much.
 const retryAfter = time.Minute
 
-func (f *fileSymbols) stale() bool { return f.unparsed && time.Now().After(f.until) }
-
-// A record is a symbol in little memory.
-type record struct {
-	name      uint32 // in names
-	line      uint32
-	lines     uint16 // that it has after the first, or the most there can be
-	container uint16 // in containers, from 1; 0 for none
-	nameLen   uint8
-	kind      uint8
-	depth     uint8
+// tooMuch returns what is kept of a text that took too much.
+func tooMuch(sum, stamp uint64) *fileSymbols {
+	f := &fileSymbols{sum: sum, unparsed: true, until: time.Now().Add(retryAfter).UnixNano()}
+	f.stamp.Store(stamp)
+	return f
 }
 
-// A place is where a name is in names.
-type place struct {
-	at     uint32
-	length uint8
+func (f *fileSymbols) stale() bool { return f.unparsed && time.Now().UnixNano() > f.until }
+
+// size is how many bytes it takes, with a path, in a map.
+func (f *fileSymbols) size(path string) int64 {
+	return int64(len(path)+len(f.names)+len(f.list)+len(f.tops)) + int64(unsafe.Sizeof(*f)) + 64
+}
+
+// A record is a symbol.
+type record struct {
+	name, container string
+	line, lines     int // lines are those after the first
+	kind, depth     uint8
 }
 
 func (s *symbols) init(memory *atomic.Int64, most int64) {
@@ -97,8 +101,10 @@ func (s *symbols) same(path string, text []byte, stamp uint64) *fileSymbols {
 	if f == nil || f.sum != s.sum(text) || f.stale() {
 		return nil
 	}
-	if stamp != 0 {
-		f.stamp.Store(stamp)
+	if stamp != 0 && f.stamp.Swap(stamp) != stamp {
+		s.mu.Lock()
+		s.changes++
+		s.mu.Unlock()
 	}
 	return f
 }
@@ -111,19 +117,20 @@ func (s *symbols) keep(path string, f *fileSymbols) {
 		return
 	}
 	s.drop(path)
-	f.size = int64(len(path)+len(f.names)+4*cap(f.tops)+8*cap(f.containers)) + int64(unsafe.Sizeof(*f)) + int64(cap(f.list))*int64(unsafe.Sizeof(record{})) + 64
-	if s.memory.Add(f.size) > s.max {
-		s.memory.Add(-f.size)
+	if size := f.size(path); s.memory.Add(size) > s.max {
+		s.memory.Add(-size)
 		return
 	}
 	s.files[path] = f
+	s.changes++
 }
 
 // drop forgets a file. It is called with mu locked.
 func (s *symbols) drop(path string) {
 	if f := s.files[path]; f != nil {
-		s.memory.Add(-f.size)
+		s.memory.Add(-f.size(path))
 		delete(s.files, path)
+		s.changes++
 	}
 }
 
@@ -157,6 +164,7 @@ func (s *symbols) forget() {
 	for path := range s.files {
 		s.drop(path)
 	}
+	s.keepSnapshot(snapshot{})
 }
 
 func (s *symbols) close() {
@@ -189,6 +197,9 @@ func numberedKinds() (list []string, number map[string]uint8) {
 	list = append(list, "function", "method", "field", "variable")
 	slices.Sort(list)
 	list = slices.Compact(list)
+	if len(list) > kindBits+1 {
+		panic("languages.txt: there are too many kinds of symbols for a record")
+	}
 	number = make(map[string]uint8)
 	for i, kind := range list {
 		number[kind] = uint8(i)
@@ -196,70 +207,169 @@ func numberedKinds() (list []string, number map[string]uint8) {
 	return list, number
 }
 
-// maxTops is how many parts of a text are known by where they begin.
-const maxTops = 10_000
+// The first byte of a symbol in a list is its kind, and says what follows before its
+// lines. Numbers are varints, and its line is counted from that of the symbol before.
+const (
+	kindBits     = 0x1F
+	isElsewhere  = 0x20 // its container is not that of the symbol before: where its name is, or 0
+	isKnownName  = 0x40 // where its name is; otherwise it is the next one
+	isOtherDepth = 0x80 // its depth is not that of the symbol before
+)
 
 // pack returns the symbols of a tree in little memory.
 func (s *symbols) pack(t *tree, stamp uint64) *fileSymbols {
-	all := t.outline(false)
-	f := &fileSymbols{sum: s.sum(t.text), list: make([]record, 0, len(all))}
+	f := &fileSymbols{sum: s.sum(t.text)}
 	f.stamp.Store(stamp)
-	at, within := make(map[string]uint32), make(map[string]uint16)
-	var names []byte
-	put := func(text string) uint32 {
-		offset, ok := at[text]
-		if !ok {
-			offset = uint32(len(names))
-			at[text] = offset
-			names = append(names, text...)
+	names, list := []byte{'\n'}, []byte(nil)
+	places := make(map[string]int) // of names
+	place := func(name string) (at int, known bool) {
+		if at, known = places[name]; !known {
+			at = len(names)
+			places[name] = at
+			names = append(append(names, name...), '\n')
 		}
-		return offset
+		return at, known
 	}
-	for _, x := range all {
-		r := record{
-			name: put(x.Name), nameLen: uint8(len(x.Name)), line: uint32(x.Line), lines: uint16(min(x.EndLine-x.Line, math.MaxUint16)),
-			kind: kindNumber[x.Kind], depth: uint8(min(x.Depth, 255)),
-		}
-		if c := x.Container; c != "" && len(c) <= maxName {
-			if within[c] == 0 && len(f.containers) < math.MaxUint16 {
-				f.containers = append(f.containers, place{put(c), uint8(len(c))})
-				within[c] = uint16(len(f.containers))
+	var last record
+	for _, x := range t.outline(false) {
+		r := record{name: oneRow(x.Name), container: oneRow(x.Container), line: x.Line, kind: kindNumber[x.Kind], depth: uint8(min(x.Depth, 255))}
+		first := len(list)
+		list = append(list, r.kind)
+		if r.container != last.container {
+			list[first] |= isElsewhere
+			at := 0
+			if r.container != "" {
+				at, _ = place(r.container)
 			}
-			r.container = within[c]
+			list = binary.AppendUvarint(list, uint64(at))
 		}
-		f.list = append(f.list, r)
+		if at, known := place(r.name); known {
+			list[first] |= isKnownName
+			list = binary.AppendUvarint(list, uint64(at))
+		}
+		if r.depth != last.depth {
+			list[first] |= isOtherDepth
+			list = append(list, r.depth)
+		}
+		list = binary.AppendVarint(list, int64(r.line-last.line))
+		list = binary.AppendUvarint(list, uint64(x.EndLine-x.Line))
+		last = r
 	}
-	f.containers = slices.Clip(f.containers)
-	f.names = string(names)
-	if t.separable && !t.flawed() {
+	f.names, f.list = string(names), string(list)
+	if t.separable && !t.laidOut && !t.flawed() {
 		f.tops = t.tops()
 	}
 	return f
 }
 
-// tops returns where the children of the top begin.
-func (t *tree) tops() []uint32 {
-	var list []uint32
-	for c := range t.children(0) {
-		if n := t.nodes[c]; len(list) == 0 || n.start > list[len(list)-1] {
-			list = append(list, n.start)
-		}
-	}
-	if len(list) > maxTops {
-		return nil
-	}
-	return slices.Clip(list)
-}
-
-func (f *fileSymbols) name(r *record) string { return f.names[r.name : r.name+uint32(r.nameLen)] }
-
-func (f *fileSymbols) container(r *record) string {
-	if r.container == 0 {
+// oneRow returns a name without ends of lines, which stand between names.
+func oneRow(name string) string {
+	if len(name) > maxName {
 		return ""
 	}
-	p := f.containers[r.container-1]
-	return f.names[p.at : p.at+uint32(p.length)]
+	return strings.ReplaceAll(name, "\n", " ")
+}
+
+// each calls yield with the symbols, one after another in the same record, until it
+// returns false.
+func (f *fileSymbols) each(yield func(r *record) bool) {
+	var r record
+	next := 1 // where the next name is
+	for list := (numbers{f.list}); list.left != ""; {
+		first := list.left[0]
+		list.left = list.left[1:]
+		r.kind = first & kindBits
+		if first&isElsewhere != 0 {
+			if at := list.next(); at == 0 {
+				r.container = ""
+			} else if r.container = f.nameAt(at); at == next {
+				next += len(r.container) + 1
+			}
+		}
+		if first&isKnownName != 0 {
+			r.name = f.nameAt(list.next())
+		} else {
+			r.name = f.nameAt(next)
+			next += len(r.name) + 1
+		}
+		if first&isOtherDepth != 0 {
+			r.depth = uint8(list.left[0])
+			list.left = list.left[1:]
+		}
+		line := list.next()
+		r.line += line>>1 ^ -(line & 1)
+		if r.lines = list.next(); !yield(&r) {
+			return
+		}
+	}
+}
+
+// nameAt returns the name that begins at some place.
+func (f *fileSymbols) nameAt(at int) string {
+	return f.names[at : at+strings.IndexByte(f.names[at:], '\n')]
+}
+
+// has reports whether a symbol or a container has a name. It looks at many names at once.
+func (f *fileSymbols) has(name string) bool {
+	for i := 0; ; i++ {
+		k := strings.Index(f.names[i:], name)
+		if k < 0 {
+			return false
+		}
+		i += k
+		if end := i + len(name); i > 0 && f.names[i-1] == '\n' && end < len(f.names) && f.names[end] == '\n' {
+			return true
+		}
+	}
+}
+
+// numbers are varints.
+type numbers struct{ left string }
+
+func (n *numbers) next() (number int) {
+	for i := range len(n.left) {
+		number |= int(n.left[i]&0x7F) << (7 * i)
+		if n.left[i] < 0x80 {
+			n.left = n.left[i+1:]
+			break
+		}
+	}
+	return number
+}
+
+// maxTops is how many parts of a text are known by where they begin.
+const maxTops = 10_000
+
+// tops returns where the children of the top begin, each as a varint from the one
+// before. Comments in a row count as one.
+func (t *tree) tops() string {
+	var list []byte
+	last, many, comment := uint32(0), 0, false
+	for c := range t.children(0) {
+		n := t.nodes[c]
+		again := comment && n.flags&isExtra != 0
+		if comment = n.flags&isExtra != 0; again || many > 0 && n.start <= last {
+			continue
+		}
+		list = binary.AppendUvarint(list, uint64(n.start-last))
+		last = n.start
+		many++
+	}
+	if many > maxTops {
+		return ""
+	}
+	return string(list)
+}
+
+// topsOf returns what [tree.tops] has told.
+func (f *fileSymbols) topsOf() (list []uint32) {
+	last := 0
+	for n := (numbers{f.tops}); n.left != ""; {
+		last += n.next()
+		list = append(list, uint32(last))
+	}
+	return list
 }
 
 // end is the last line of a symbol.
-func (r *record) end() int { return int(r.line) + int(r.lines) }
+func (r *record) end() int { return r.line + r.lines }

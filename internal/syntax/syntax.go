@@ -153,7 +153,7 @@ func (e *Engine) Outline(ctx context.Context, path string, text []byte) (Outline
 	if o, ok := e.recent.get(l.name, sum); ok {
 		return o, nil
 	}
-	t, err := e.parsers.parse(ctx, l, text)
+	t, err := e.parsers.skim(ctx, l, text)
 	if err != nil {
 		return Outline{}, err
 	}

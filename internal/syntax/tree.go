@@ -28,6 +28,7 @@ const (
 	isExtra             // a comment, which may be anywhere
 	isError
 	isMissing // it is not in the text
+	isFlawed  // of the top: some of the text fits nowhere
 )
 
 // nodeSize is how many bytes a node has in an answer.
@@ -36,16 +37,21 @@ const nodeSize = 16
 // errorKind is the kind of a node of text that fits nowhere.
 const errorKind = 0xFFFF
 
-// A tree is what a text is made of, in preorder.
+// A tree is what a text is made of, in preorder. One of an excerpt tells where things
+// are in the whole text.
 type tree struct {
 	*grammar
 	text  []byte
 	nodes []node
 }
 
-// newTree reads an answer. The process that sent it is in the hands of the text:
-// nothing in it leads outside of the text or the tree.
-func newTree(g *grammar, text, body []byte) (*tree, error) {
+// newTree reads an answer about a text or an excerpt of it. The process that sent it is
+// in the hands of the text: nothing in it leads outside of the text or the tree.
+func newTree(g *grammar, text []byte, only *excerpt, body []byte) (*tree, error) {
+	parsed := len(text)
+	if only != nil {
+		parsed = len(only.text)
+	}
 	n := len(body) / nodeSize
 	if n == 0 || len(body)%nodeSize != 0 {
 		return nil, fmt.Errorf("%w: a tree of %d bytes", ErrCrashed, len(body))
@@ -66,12 +72,15 @@ func newTree(g *grammar, text, body []byte) (*tree, error) {
 		if len(open) > 0 {
 			outer = open[len(open)-1]
 		}
-		fits := x.start <= x.end && int(x.end) <= len(text) && x.size > 0 && end <= outer && (i > 0) == (len(open) > 0) &&
+		fits := x.start <= x.end && int(x.end) <= parsed && x.size > 0 && end <= outer && (i > 0) == (len(open) > 0) &&
 			(int(x.kind) < len(g.kinds) || x.kind == errorKind) && int(x.field) < len(g.fields)
 		if !fits {
 			return nil, fmt.Errorf("%w: a node that leads outside", ErrCrashed)
 		}
 		open = append(open, end)
+		if only != nil {
+			x.span = only.back(x.span)
+		}
 		t.nodes[i] = x
 	}
 	if int(t.nodes[0].size) != n {
@@ -116,14 +125,7 @@ func (t *tree) kindOf(i int) string {
 }
 
 // flawed reports whether some of the text fits nowhere.
-func (t *tree) flawed() bool {
-	for i := range t.nodes {
-		if t.nodes[i].flags&(isError|isMissing) != 0 {
-			return true
-		}
-	}
-	return false
-}
+func (t *tree) flawed() bool { return t.nodes[0].flags&isFlawed != 0 }
 
 // A grammar is the kinds and fields of a language by their numbers, and what is
 // made of them.

@@ -28,7 +28,11 @@ func command(s *slot) {
 //go:nosplit
 func become(s *slot) (Step, syscall.Errno) {
 	syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0, 0)
-	syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
+	if s.wanted&Background != 0 {
+		syscall.RawSyscall(unix.SYS_SETPGID, 0, 0, 0)
+	} else {
+		syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
+	}
 	for i := uintptr(0); i < 3; i++ {
 		if _, _, errno := syscall.RawSyscall(unix.SYS_DUP3, uintptr(s.files[fileStdin+i]), i, 0); errno != 0 {
 			return StepFiles, errno

@@ -103,6 +103,9 @@ const (
 	// Mannered has the guard report what is left when the command ends, and wait
 	// until the server has it ended.
 	Mannered
+	// Background leaves a command in the session of the helper, by which the kernel
+	// shares processors out.
+	Background
 )
 
 // Files that come with a request to run, in this order. Ruleset is there if it

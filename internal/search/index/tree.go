@@ -37,6 +37,7 @@ type Tree struct {
 	watched  map[int32]*Dir
 	restless map[*Dir]bool // with rules whose changes are not told
 	nodes    int           // that were made
+	state    uint64        // see State
 
 	segments []*segment
 	loose    map[*File]bool // whose text is in no segment
@@ -258,7 +259,7 @@ func (m *Tree) compare(n *Dir, changed bool) (enter []*Dir) {
 		case workspace.Regular:
 			f := files[e.Name]
 			if delete(files, e.Name); f == nil {
-				f = &File{Name: e.Name, Path: e.Path, dir: n, stamp: stamps.Add(1)}
+				f = &File{Name: e.Name, Path: e.Path, dir: n, stamp: m.nextStamp()}
 				m.nodes++
 				m.dirtyFiles[f] = true
 			}
@@ -368,7 +369,7 @@ func (m *Tree) drop(f *File) {
 	m.tighten(f)
 	f.Text, f.Length, f.Binary, f.indexed = nil, 0, false, false
 	f.version++
-	f.stamp = stamps.Add(1)
+	f.stamp = m.nextStamp()
 	delete(m.unsure, f)
 	delete(m.dirtyFiles, f)
 }
@@ -388,6 +389,7 @@ func (m *Tree) arrange() {
 		return
 	}
 	m.rearrange = false
+	m.nextStamp()
 	m.Order = m.Order[:0]
 	m.Root.eachFile(func(f *File) {
 		if f.Visible {
@@ -494,6 +496,16 @@ func (m *Tree) findWriters(ctx context.Context, texts bool) (checked bool, err e
 
 // stamps are how many were given.
 var stamps atomic.Uint64
+
+// nextStamp returns a new one, which is the state of the tree.
+func (m *Tree) nextStamp() uint64 {
+	m.state = stamps.Add(1)
+	return m.state
+}
+
+// State stands for what is known of all files: with the same state, Order, stamps and
+// what is unsure are the same. It is never 0, and no other tree has had it.
+func (m *Tree) State() uint64 { return m.state }
 
 // Stamp stands for what was read of a file: whoever has seen the text of a stamp
 // need not read it again while the file has it. It is never 0. A file that is
