@@ -245,7 +245,7 @@ func addFile(view *tools.View, path string, to *memory.Ingestion, left *leftOut)
 		left.binary.Add(1)
 		return nil
 	}
-	return to.Add(view.Name(path), string(file.Data))
+	return to.AddBytes(view.Name(path), file.Data)
 }
 
 func explain(err error, path string) error {
