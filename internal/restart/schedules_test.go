@@ -50,16 +50,21 @@ func TestSchedulesFireOnce(t *testing.T) {
 		agent.session(&pb.CreateSessionRequest{SessionId: fmt.Sprint("s", i), Workspace: workspace, Mode: pb.Mode_MODE_ALLOW})
 	}
 	var making errgroup.Group
-	making.SetLimit(16)
+	making.SetLimit(8)
 	for i := range count {
 		making.Go(func() error {
 			for { // until it was made before its time
-				_, end := agents[i%3].end(fmt.Sprint("s", i%3), "", "schedule_create", fmt.Sprintf(
-					`{"name": "%d", "tool": "bash", "input": {"command": "echo %[1]d >> effects"}, "at": %q}`, i, time.Now().Add(ahead+within*time.Duration(i)/time.Duration(count)).UTC().Format(time.RFC3339Nano)))
-				if end.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED {
-					return nil
+				at := time.Now().Add(ahead + within*time.Duration(i)/time.Duration(count)).UTC().Format(time.RFC3339Nano)
+				events, err := patient(func() ([]*pb.Event, error) {
+					return agents[i%3].call(fmt.Sprint("s", i%3), "", "schedule_create", fmt.Sprintf(`{"name": "%d", "tool": "bash", "input": {"command": "echo %[1]d >> effects"}, "at": %q}`, i, at))
+				})
+				if err != nil {
+					return err
 				}
-				if end.GetFailure().GetCode() != "invalid_time" {
+				switch end := events[len(events)-1].GetFinished(); {
+				case end.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED, end.GetFailure().GetCode() == "schedule_exists": // by a call that was told as failed
+					return nil
+				case end.GetFailure().GetCode() != "invalid_time" && !end.GetFailure().GetRetryable():
 					return fmt.Errorf("%d: %v", i, end)
 				}
 			}
