@@ -25,6 +25,9 @@ type found struct {
 	id  string
 }
 
+// ID is what the run is called.
+func (f *found) ID() string { return f.id }
+
 func (f *found) key() string { return runKey(ownerOf(f.env), f.id) }
 
 // Status tells how the run is, with its steps.

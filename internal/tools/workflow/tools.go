@@ -260,11 +260,11 @@ func start(ctx context.Context, w Workflows, env tools.Env, in runInput, out too
 	if err != nil {
 		return tools.Result{}, err
 	}
-	began, err := r.Status(ctx)
 	if in.Background {
-		return reported(w, began, err)
+		s, err := r.Status(ctx)
+		return reported(w, s, err)
 	}
-	out.Emit(tools.Progress{Message: "The run " + began.ID + " has begun"}) // by which it is found if this call is lost
+	out.Emit(tools.Progress{Message: "The run " + r.ID() + " has begun"}) // by which it is found if this call is lost
 	s, err := r.Wait(ctx, out)
 	if err != nil && ctx.Err() != nil {
 		cancelling, done := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
