@@ -91,7 +91,7 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/history ./internal/tools/files
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Killed ./internal/state
-	TOOLSERVER_SOAK=1 go test -timeout 120m -count 1 -v -run 'KilledUnderLoad|ReplyLost|FleetUnderFaults|WorkflowKilled|MixedVersions' ./internal/restart
+	TOOLSERVER_SOAK=1 go test -timeout 120m -count 1 -v -run 'KilledUnderLoad|ReplyLost|FleetUnderFaults|WorkflowKilled|MixedVersions|SchedulesFireOnce' ./internal/restart
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged|InterruptAnywhere' ./internal/tools/shell
 	TOOLSERVER_SOAK=1 go test -timeout 120m -count 1 -v -run 'Trial|Isolation|Random|Unprivileged' ./internal/trial
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Differ|PublishedPages' ./internal/shell ./internal/tools/web

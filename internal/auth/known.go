@@ -32,6 +32,7 @@ func (t *Tokens) named(tenant, name string) (p Principal, ok bool) {
 			own.MaxMode = p.MaxMode
 		}
 		own.Roles |= p.Roles
+		own.ActsFor = own.ActsFor.and(p.ActsFor)
 		p, ok = own, true
 	}
 	return p, ok

@@ -26,6 +26,8 @@ type Settings struct {
 
 	Labels map[string]string `json:"labels,omitempty"` // rules of the policy may be about them
 	Below  string            `json:"-"`                // the session of whoever asked for its agent; empty: none
+
+	made time.Time
 }
 
 // SettingsOf returns the settings of a session.
@@ -43,14 +45,15 @@ func (d *Door) SettingsOf(ctx context.Context, who Who, session string) (Setting
 	return Settings{
 		Workspace: s.GetWorkspace(), Level: s.GetLevel(), Mode: s.GetMode(), Network: s.GetNetwork(),
 		Include: s.GetTools().GetInclude(), Exclude: s.GetTools().GetExclude(),
-		Labels: s.GetLabels(), Below: s.GetParentSessionId(),
+		Labels: s.GetLabels(), Below: s.GetParentSessionId(), made: s.GetCreateTime().AsTime(),
 	}, nil
 }
 
-// Touch has a session known as used.
-func (d *Door) Touch(ctx context.Context, who Who, session string) error {
-	_, err := d.SettingsOf(ctx, who, session)
-	return err
+// Made returns when a session was made, which tells it from others that had its id. The session
+// is known as used.
+func (d *Door) Made(ctx context.Context, who Who, session string) (time.Time, error) {
+	s, err := d.SettingsOf(ctx, who, session)
+	return s.made, err
 }
 
 // idle is how long a session of an errand outlives its last use.

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
+	"unsafe"
 
 	"golang.org/x/sync/errgroup"
 
@@ -89,6 +91,11 @@ func (sp *space) largest() string {
 	return strings.Join(names, ", ")
 }
 
+// AddBytes is Add for a text that nobody changes any more.
+func (in *Ingestion) AddBytes(path string, text []byte) error {
+	return in.Add(path, unsafe.String(unsafe.SliceData(text), len(text)))
+}
+
 // Add adds a file or a page by its path. It may be called by many at once.
 func (in *Ingestion) Add(path, text string) error {
 	in.mu.Lock()
@@ -98,8 +105,7 @@ func (in *Ingestion) Add(path, text string) error {
 	if limit := in.store.options.MaxFiles; files > limit {
 		return TooManyFiles(files, limit)
 	}
-	line := 1
-	for text != "" {
+	for line := 1; text != ""; {
 		piece := text
 		if len(piece) > pieceBytes {
 			piece = piece[:pieceBytes]
@@ -110,8 +116,9 @@ func (in *Ingestion) Add(path, text string) error {
 		if err := in.add(place{path, line}, piece); err != nil {
 			return err
 		}
-		line += strings.Count(piece, "\n")
-		text = text[len(piece):]
+		if text = text[len(piece):]; text != "" {
+			line += strings.Count(piece, "\n")
+		}
 	}
 	return nil
 }
@@ -122,11 +129,13 @@ func TooManyFiles(files, limit int) error {
 }
 
 func (in *Ingestion) add(at place, text string) error {
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text))) // which only reads it
 	digest := hex.EncodeToString(sum[:16])
 	masked := text
 	if !in.replaced[digest] { // else it is there already
-		masked = strings.ToValidUTF8(in.store.options.Mask(text), "\ufffd")
+		if masked = in.store.options.Mask(text); !utf8.ValidString(masked) {
+			masked = strings.ToValidUTF8(masked, "\ufffd")
+		}
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -174,12 +183,7 @@ func (in *Ingestion) Commit(ctx context.Context, progress func(done, total int))
 	for _, doc := range in.order {
 		report.Repeated += len(doc.Places) - 1
 	}
-	fresh := in.keep(&report)
-	packs, err := in.pack(fresh)
-	if err != nil {
-		return report, err
-	}
-	if err := in.write(ctx, packs, &report, progress); err != nil {
+	if err := in.write(ctx, in.keep(&report), &report, progress); err != nil {
 		return report, err
 	}
 	report.Source = in.next
@@ -227,16 +231,8 @@ func (in *Ingestion) keep(report *Report) (fresh []*document) {
 	return fresh
 }
 
-// packed is a pack that is to be stored.
-type packed struct {
-	name  packName
-	value []byte
-	docs  []*document
-}
-
-// pack puts documents into packs.
-func (in *Ingestion) pack(docs []*document) (list []packed, err error) {
-	var groups [][]*document
+// groups parts documents by how much goes into a pack.
+func groups(docs []*document) (list [][]*document) {
 	size := packBytes
 	for _, doc := range docs {
 		takes := len(doc.Text) + 100
@@ -244,50 +240,18 @@ func (in *Ingestion) pack(docs []*document) (list []packed, err error) {
 			takes += len(at.Path) + 20
 		}
 		if size += takes; size > packBytes {
-			groups, size = append(groups, nil), takes
+			list, size = append(list, nil), takes
 		}
-		groups[len(groups)-1] = append(groups[len(groups)-1], doc)
+		list[len(list)-1] = append(list[len(list)-1], doc)
 	}
-	lists := make([][]packed, len(groups))
-	var work errgroup.Group
-	work.SetLimit(2)
-	for i, docs := range groups {
-		work.Go(func() (err error) {
-			lists[i], err = packAll(docs)
-			return err
-		})
-	}
-	err = work.Wait()
-	return slices.Concat(lists...), err
+	return list
 }
 
-// packAll makes a pack of documents, or several where one is too large to be stored.
-func packAll(docs []*document) ([]packed, error) {
-	id, value, err := encodePack(docs)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(value) <= state.MaxValue:
-		return []packed{{packName{ID: id}, value, docs}}, nil
-	case len(docs) == 1:
-		return nil, fmt.Errorf("%.200q is found at too many places to be stored", docs[0].Places[0].Path)
-	}
-	first, err := packAll(docs[:len(docs)/2])
-	if err != nil {
-		return nil, err
-	}
-	second, err := packAll(docs[len(docs)/2:])
-	return append(first, second...), err
-}
-
-// write stores packs and then the manifest that names them. Before, it is noted which packs
-// may be there, so that what a crash leaves is removed by the next change.
-func (in *Ingestion) write(ctx context.Context, packs []packed, report *Report, progress func(done, total int)) error {
+// write stores packs of documents and then the manifest that names them. Before packs are
+// stored it is noted that they may be there, so that what a crash leaves is removed by the next
+// change.
+func (in *Ingestion) write(ctx context.Context, fresh []*document, report *Report, progress func(done, total int)) error {
 	sp, s, name := in.space, in.store, in.next.Name
-	kept := make(map[string]bool)
-	for _, p := range in.next.Packs {
-		kept[p.ID] = true
-	}
 	note := Source{Version: sourceVersion, Name: name, Kind: in.next.Kind, Origin: in.next.Origin, By: in.next.By, Updated: time.Now().UTC()}
 	revision := state.Revision(0)
 	unused := make(map[string]bool)
@@ -300,52 +264,47 @@ func (in *Ingestion) write(ctx context.Context, packs []packed, report *Report, 
 			unused[id] = true
 		}
 	}
-	note.Unused = slices.Collect(maps.Keys(unused))
-	for _, p := range packs {
-		note.Unused = append(note.Unused, packName{p.name.ID, s.options.Model}.unused())
-	}
-	note.Unused = slices.DeleteFunc(note.Unused, isOneOf(note.Packs)) // those are in force until the end
-	if len(packs) > 0 {
+	var stored []*packed
+	for lists := groups(fresh); len(lists) > 0; {
+		packs := make([]*packed, len(lists))
+		for i, docs := range lists {
+			var err error
+			if packs[i], err = newPacked(docs); err != nil {
+				return err
+			}
+			unused[packName{packs[i].name.ID, s.options.Model}.unused()] = true
+		}
+		note.Unused = slices.DeleteFunc(slices.Collect(maps.Keys(unused)), isOneOf(note.Packs)) // those are in force until the end
 		var err error
 		if revision, err = sp.storeManifest(ctx, note, revision); err != nil {
 			return err
 		}
-	}
-	done, total := 0, len(packs)
-	var work errgroup.Group
-	work.SetLimit(4)
-	var mu sync.Mutex
-	for _, p := range packs {
-		work.Go(func() error {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
+		if lists, err = sp.storePacks(ctx, name, packs, progress); err != nil {
+			return err
+		}
+		for _, p := range packs {
+			if p.docs != nil {
+				stored = append(stored, p)
 			}
-			if _, err := s.packs.Put(ctx, sp.packKey(name, p.name.ID), p.value, 0); err != nil {
-				return unavailable(err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			done++
-			progress(done, total)
-			return nil
-		})
+		}
 	}
-	if err := work.Wait(); err != nil {
-		return err
+	kept := make(map[string]bool)
+	for _, p := range in.next.Packs {
+		kept[p.ID] = true
 	}
-	for i := range packs {
+	for _, p := range stored {
 		if s.options.Embed != nil && len(report.Notes) == 0 {
-			with := packName{packs[i].name.ID, s.options.Model}
-			if err := sp.writeVectors(ctx, name, with, packs[i].docs); ctx.Err() != nil {
+			with := packName{p.name.ID, s.options.Model}
+			if err := sp.writeVectors(ctx, name, with, p.docs); ctx.Err() != nil {
 				return context.Cause(ctx)
 			} else if err != nil {
 				report.Notes = append(report.Notes, "no more vectors could be made, so some is found by its words alone; to try again, remove the source and ingest it anew: "+err.Error())
 			} else {
-				packs[i].name = with
+				p.name = with
 			}
 		}
-		if !kept[packs[i].name.ID] {
-			in.next.Packs = append(in.next.Packs, packs[i].name)
+		if !kept[p.name.ID] {
+			in.next.Packs = append(in.next.Packs, p.name)
 		}
 	}
 	in.next.Unused = slices.DeleteFunc(slices.Collect(maps.Keys(unused)), isOneOf(in.next.Packs))
@@ -358,6 +317,44 @@ func (in *Ingestion) write(ctx context.Context, packs []packed, report *Report, 
 		_ = sp.deletePack(behind, name, text) // or at the next change
 	}
 	return nil
+}
+
+// storePacks stores packs, one of them while the next is made small. Those that are too large
+// it takes apart, and returns what is to be packed instead: they have no documents then.
+func (sp *space) storePacks(ctx context.Context, source string, packs []*packed, progress func(done, total int)) (again [][]*document, err error) {
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(4)
+	var mu sync.Mutex
+	done := 0
+	for _, p := range packs {
+		work.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			value := p.encode()
+			if len(value) > state.MaxValue {
+				half := len(p.docs) / 2
+				if half == 0 {
+					return fmt.Errorf("%.200q is found at too many places to be stored", p.docs[0].Places[0].Path)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				again = append(again, p.docs[:half], p.docs[half:])
+				p.docs = nil
+				return nil
+			}
+			if _, err := sp.store.packs.Put(ctx, sp.packKey(source, p.name.ID), value, 0); err != nil {
+				return unavailable(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			progress(done, len(packs))
+			return nil
+		})
+	}
+	err = work.Wait()
+	return again, err
 }
 
 // isOneOf returns what tells whether an unused pack is one of some packs.

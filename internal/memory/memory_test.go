@@ -557,10 +557,11 @@ func FuzzSplit(f *testing.F) {
 }
 
 func FuzzPack(f *testing.F) {
-	_, value, err := encodePack([]*document{{Digest: "d", Places: []place{{"a", 1}}, Text: "text"}})
+	packed, err := newPacked([]*document{{Digest: "d", Places: []place{{"a", 1}}, Text: "text"}})
 	if err != nil {
 		f.Fatal(err)
 	}
+	value := packed.encode()
 	if p, err := decodePack(value); err != nil || len(p.Docs) != 1 || p.Docs[0].Text != "text" {
 		f.Fatal(p, err)
 	}

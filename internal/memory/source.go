@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/s2"
@@ -31,7 +32,7 @@ const (
 	// it makes.
 	packVersion = 1
 
-	packBytes    = 2 << 20 // of text in a pack, about
+	packBytes    = 5 << 19 // of text in a pack, about
 	maxUnpacked  = 16 << 20
 	vectorsGroup = 256 // parts whose vectors are stored together
 )
@@ -244,21 +245,35 @@ func (sp *space) isOld(name string, source *Source) bool {
 	return sp.sources[name] != source
 }
 
-// encodePack returns documents as they are stored, and the name of that.
-func encodePack(docs []*document) (id string, value []byte, err error) {
+// packed is a pack that is to be stored.
+type packed struct {
+	name packName
+	head []byte
+	docs []*document
+}
+
+// newPacked returns documents as a pack, with its name.
+func newPacked(docs []*document) (*packed, error) {
 	for _, doc := range docs {
 		doc.Size = len(doc.Text)
 	}
 	head, err := json.Marshal(pack{packVersion, docs})
-	if err != nil {
-		return "", nil, err
-	}
 	sum := sha256.Sum256(head)
-	raw := append(binary.AppendUvarint(nil, uint64(len(head))), head...)
-	for _, doc := range docs {
+	return &packed{packName{ID: hex.EncodeToString(sum[:16])}, head, docs}, err
+}
+
+var packBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// encode returns the pack as it is stored.
+func (p *packed) encode() []byte {
+	buffer := packBuffers.Get().(*[]byte)
+	defer packBuffers.Put(buffer)
+	raw := append(binary.AppendUvarint((*buffer)[:0], uint64(len(p.head))), p.head...)
+	for _, doc := range p.docs {
 		raw = append(raw, doc.Text...)
 	}
-	return hex.EncodeToString(sum[:16]), s2.Encode(nil, raw), nil
+	*buffer = raw
+	return s2.Encode(nil, raw)
 }
 
 var errPack = errors.New("a pack is damaged")

@@ -43,6 +43,7 @@ func (s *Schedules) changed(key string, r *record, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !there {
+		delete(s.waited, key)
 		for _, f := range r.Running {
 			if cancel := s.running[r.session(f.At)]; cancel != nil {
 				cancel(errDeleted)
@@ -55,10 +56,18 @@ func (s *Schedules) changed(key string, r *record, there bool) {
 			cancel(errReplaced)
 		}
 	}
-	if r.Paused || r.Next.IsZero() {
+	if r.Paused || r.Next.IsZero() || s.waited[key].Equal(r.Next) {
 		return
 	}
+	s.waited[key] = r.Next
 	heap.Push(&s.heap, timed{r.Next, key})
+	if len(s.heap) > 2*len(s.waited)+1000 { // most of it was changed since
+		s.heap = s.heap[:0]
+		for key, at := range s.waited {
+			s.heap = append(s.heap, timed{at, key})
+		}
+		heap.Init(&s.heap)
+	}
 	if s.heap[0].key == key {
 		select {
 		case s.wake <- struct{}{}:
@@ -98,6 +107,9 @@ func (s *Schedules) fireDue(k *kept, now time.Time) time.Duration {
 			return min(wait, look)
 		}
 		heap.Pop(&s.heap)
+		if s.waited[first.key].Equal(first.at) {
+			delete(s.waited, first.key)
+		}
 		r, _, there := k.records.Get(first.key)
 		if !there || r.Paused || !r.Next.Equal(first.at) || s.closing {
 			continue // it was changed since
@@ -156,14 +168,14 @@ func (s *Schedules) takeOver(k *kept) {
 	}
 	key := replicas + state.Key(s.me)
 	for s.base.Err() == nil {
-		if revision, err := k.kv.Put(s.base, key, []byte(s.me), s.replicaTime); err == nil {
+		if revision, err := k.alive.Put(s.base, key, []byte(s.me), s.replicaTime); err == nil {
 			k.replicas.Note(key, s.me, revision)
 			s.adopt(k)
 		}
 		sleep(s.base, s.replicaTell)
 	}
 	if !errors.Is(context.Cause(s.base), errKilled) {
-		k.kv.Delete(context.WithoutCancel(s.base), key, 0)
+		k.alive.Delete(context.WithoutCancel(s.base), key, 0)
 	}
 }
 

@@ -84,6 +84,9 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 			return schedule.Past{Outcome: "refused", Reason: err.Error()}, true
 		}
 	}
+	if now, err := s.digest(ctx, who, r); err == nil && r.Digest != "" && now != r.Digest {
+		return schedule.Past{Outcome: "refused", Reason: "the workflow, or one that it runs, is not what it was when the schedule was made: delete the schedule and make it again, if it is to run what the workflow is now"}, true
+	}
 	session := r.session(f.At)
 	if err := s.options.Door.Open(ctx, who, session, r.Settings); err != nil {
 		switch cause := context.Cause(ctx); {

@@ -39,6 +39,7 @@ type record struct {
 	Settings errand.Settings `json:"settings"` // of the sessions that it fires in
 	Tool     string          `json:"tool"`
 	Input    json.RawMessage `json:"input"`
+	Digest   string          `json:"digest,omitempty"` // of the workflow that it runs, as it was
 	When     schedule.When   `json:"when"`
 	Missed   string          `json:"missed"`
 	Overlap  string          `json:"overlap"`

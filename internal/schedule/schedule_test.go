@@ -5,6 +5,7 @@ package schedule
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,6 +117,7 @@ func TestAdvance(t *testing.T) {
 // door is one that claims call ids as the executor does, in a state that several share.
 type door struct {
 	Door
+	name    string
 	claims  state.KV
 	mu      sync.Mutex
 	calls   map[string]int // by session
@@ -136,7 +138,7 @@ func (d *door) Check(context.Context, errand.Who, string, string, json.RawMessag
 
 func (d *door) Call(ctx context.Context, _ errand.Who, call errand.Call, _ func(*errand.Event)) (*errand.End, error) {
 	if d.claims != nil {
-		if _, err := d.claims.Create(ctx, call.Session+"/"+call.ID, nil, 0); errors.Is(err, state.ErrConflict) {
+		if !d.claim(ctx, call.Session+"/"+call.ID) {
 			return &errand.End{Outcome: errand.Lost}, nil
 		}
 	}
@@ -157,6 +159,22 @@ func (d *door) Call(ctx context.Context, _ errand.Who, call errand.Call, _ func(
 		}
 	}
 	return &errand.End{}, nil
+}
+
+// claim reports whether a call is this door's to make. It is not interrupted, and what a write
+// that failed did is looked at.
+func (d *door) claim(ctx context.Context, key string) (mine bool) {
+	ctx = context.WithoutCancel(ctx)
+	for wrote := false; ; wrote = true {
+		_, err := d.claims.Create(ctx, key, []byte(d.name), 0)
+		if err == nil {
+			return true
+		}
+		if errors.Is(err, state.ErrConflict) {
+			e, err := d.claims.Get(ctx, key)
+			return wrote && err == nil && string(e.Value) == d.name
+		}
+	}
 }
 
 func (d *door) count() int {
@@ -289,7 +307,8 @@ func TestOwners(t *testing.T) {
 	for _, other := range []tools.Env{{Principal: "bob"}, {Principal: "alice", Tenant: "acme"}, {Principal: "alice/a"}} {
 		_, listed := s.List(t.Context(), other, "a/b")
 		_, paused := s.Pause(t.Context(), other, "a/b", true)
-		for _, err := range []error{listed, paused, s.Delete(t.Context(), other, "a/b"), s.Fire(t.Context(), other, "a/b")} {
+		_, fired := s.Fire(t.Context(), other, "a/b")
+		for _, err := range []error{listed, paused, s.Delete(t.Context(), other, "a/b"), fired} {
 			var failure *tools.Failure
 			if !errors.As(err, &failure) || failure.Code != "no_such_schedule" || strings.Contains(failure.Message, "There are:") {
 				t.Errorf("%s/%s: %v", other.Tenant, other.Principal, err)
@@ -300,7 +319,7 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	gone.Store(true)
-	if err := s.Fire(t.Context(), env, "c"); err != nil {
+	if _, err := s.Fire(t.Context(), env, "c"); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the firing was not refused", func() bool { return strings.Join(s.outcomes(t, "c"), " ") == "refused" })
@@ -317,13 +336,13 @@ func TestOverlaps(t *testing.T) {
 	for _, overlap := range []string{"skip", "queue", "replace", "allow"} {
 		s.must(t, schedule.New{Name: overlap, Tool: "bash", When: schedule.When{Every: "1h"}, Overlap: overlap})
 		before := d.count()
-		if err := s.Fire(t.Context(), env, overlap); err != nil {
-			t.Fatal(err)
+		if queued, err := s.Fire(t.Context(), env, overlap); err != nil || queued {
+			t.Fatal(queued, err)
 		}
 		waitFor(t, "it does not fire", func() bool { return d.count() == before+1 })
-		err := s.Fire(t.Context(), env, overlap)
-		if begins := overlap == "replace" || overlap == "allow"; begins != (err == nil) {
-			t.Errorf("%s: %v", overlap, err)
+		queued, err := s.Fire(t.Context(), env, overlap)
+		if queued != (overlap == "queue") || (err != nil) != (overlap == "skip") {
+			t.Errorf("%s: queued %t, %v", overlap, queued, err)
 		}
 	}
 	waitFor(t, "nothing was replaced", func() bool { return strings.Join(s.outcomes(t, "replace"), " ") == "cancelled" && d.count() == 6 })
@@ -331,6 +350,27 @@ func TestOverlaps(t *testing.T) {
 	for overlap, want := range map[string]string{"skip": "skipped succeeded", "queue": "succeeded succeeded", "replace": "cancelled succeeded", "allow": "succeeded succeeded"} {
 		waitFor(t, fmt.Sprintf("%s: %v, want %s", overlap, s.outcomes(t, overlap), want), func() bool { return strings.Join(s.outcomes(t, overlap), " ") == want })
 	}
+}
+
+// TestHeapStaysSmall has what is changed again and again, or deleted, not be waited for as often.
+func TestHeapStaysSmall(t *testing.T) {
+	s := open(t, memory(t), Options{Door: newDoor(), Config: Config{MaxPerPrincipal: 5000}})
+	for i := range 1200 {
+		name := fmt.Sprint(i)
+		s.must(t, schedule.New{Name: name, Tool: "bash", When: schedule.When{Every: "24h"}})
+		if _, err := s.Pause(t.Context(), env, name, i%2 == 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(t.Context(), env, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.must(t, schedule.New{Name: "last", Tool: "bash", When: schedule.When{Every: "24h"}})
+	waitFor(t, "what was deleted is waited for", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.waited) == 1 && len(s.heap) <= 1100
+	})
 }
 
 // TestReplicas has three schedulers see to the same schedules, of which one is killed: each time
@@ -346,7 +386,7 @@ func TestReplicas(t *testing.T) {
 	var replicas []*Schedules
 	for range 3 {
 		d := newDoor()
-		d.claims = claims
+		d.claims, d.name = claims, rand.Text()
 		s := open(t, engine, Options{Door: d, Now: c.now, Lasting: true, Config: Config{MaxPerPrincipal: count}})
 		s.replicaTime, s.replicaTell = 2*time.Second, 200*time.Millisecond
 		s.Begin()
@@ -430,7 +470,7 @@ func TestAway(t *testing.T) {
 	d.away = 2
 	s := open(t, memory(t), Options{Door: d})
 	s.must(t, schedule.New{Name: "a", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "24h"}})
-	if err := s.Fire(t.Context(), env, "a"); err != nil {
+	if _, err := s.Fire(t.Context(), env, "a"); err != nil {
 		t.Fatal(err)
 	}
 	for {

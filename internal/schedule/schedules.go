@@ -74,6 +74,9 @@ type Options struct {
 	// more.
 	Known func(errand.Who) (errand.Who, error)
 
+	// Digest, if set, names a workflow of somebody as it is now, with all that it runs.
+	Digest func(ctx context.Context, who errand.Who, name string) (string, error)
+
 	// Engine returns where all is kept. It is asked when that is first needed. Lasting says
 	// that this outlives the process; Alone, that no other process has it.
 	Engine         func(context.Context) (state.Engine, error)
@@ -101,6 +104,7 @@ type Schedules struct {
 
 	mu      sync.Mutex
 	heap    timeHeap
+	waited  map[string]time.Time               // by key: the newest of its times in the heap
 	wake    chan struct{}                      // has room for one
 	running map[string]context.CancelCauseFunc // by session: firings of this process
 	closing bool
@@ -109,6 +113,7 @@ type Schedules struct {
 // kept is what is stored.
 type kept struct {
 	kv       state.KV
+	alive    state.KV // replicas, which say so also where there is no room for schedules
 	records  *state.Mirror[*record]
 	replicas *state.Mirror[string]
 	end      context.CancelFunc // of the mirrors
@@ -129,7 +134,7 @@ func New(options Options) *Schedules {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	s := &Schedules{options: options, me: rand.Text(), slots: make(chan struct{}, maxAtOnce), wake: make(chan struct{}, 1), running: make(map[string]context.CancelCauseFunc)}
+	s := &Schedules{options: options, me: rand.Text(), slots: make(chan struct{}, maxAtOnce), wake: make(chan struct{}, 1), running: make(map[string]context.CancelCauseFunc), waited: make(map[string]time.Time)}
 	s.replicaTime, s.replicaTell = 15*time.Second, 4*time.Second
 	s.base, s.end = context.WithCancelCause(context.Background())
 	return s
@@ -200,10 +205,13 @@ func (s *Schedules) open(ctx context.Context) (*kept, error) {
 	if k.kv, err = engine.KV(ctx, state.Space{Name: "schedules", MaxBytes: 256 << 20}); err != nil {
 		return nil, unavailable(err)
 	}
+	if k.alive, err = engine.KV(ctx, state.Space{Name: "schedule_replicas", Volatile: true}); err != nil {
+		return nil, unavailable(err)
+	}
 	var mirrored context.Context
 	mirrored, k.end = context.WithCancel(s.base)
 	k.records = state.NewMirror(mirrored, k.kv, schedules, decodeRecord, s.changed)
-	k.replicas = state.NewMirror(mirrored, k.kv, replicas, func(text []byte) (string, error) { return string(text), nil }, nil)
+	k.replicas = state.NewMirror(mirrored, k.alive, replicas, func(text []byte) (string, error) { return string(text), nil }, nil)
 	for _, ready := range []func(context.Context) error{k.records.Ready, k.replicas.Ready} {
 		if err := ready(ctx); err != nil {
 			k.end() // the next one who asks begins anew
@@ -224,20 +232,35 @@ func unavailable(err error) error {
 
 func ownerOf(env tools.Env) string { return errand.Of(env).Owner() }
 
-// Create keeps a schedule.
-func (s *Schedules) Create(ctx context.Context, env tools.Env, n schedule.New) (_ schedule.Status, note string, err error) {
+// Check returns why a schedule cannot be kept, as far as that can be told before.
+func (s *Schedules) Check(env tools.Env, n schedule.New) error {
+	_, err := s.made(env, n)
+	return err
+}
+
+// made returns a schedule as it is kept, or says what is wrong with it.
+func (s *Schedules) made(env tools.Env, n schedule.New) (*record, error) {
 	if len(n.Input) > maxInput {
-		return schedule.Status{}, "", tools.Failf("input_too_large", "The input has %d bytes: a schedule keeps at most %d. Write it to a file, and pass its path.", len(n.Input), maxInput)
-	}
-	k, err := s.open(ctx)
-	if err != nil {
-		return schedule.Status{}, "", err
+		return nil, tools.Failf("input_too_large", "The input has %d bytes: a schedule keeps at most %d. Write it to a file, and pass its path.", len(n.Input), maxInput)
 	}
 	r := &record{
 		Version: recordVersion, Name: n.Name, Created: s.now(), Who: errand.Of(env), Tool: n.Tool, Input: n.Input, When: n.When,
 		Missed: cmp.Or(n.Missed, schedule.MissedOnce), Overlap: cmp.Or(n.Overlap, schedule.OverlapSkip),
 	}
-	if err := s.timed(r); err != nil {
+	return r, s.timed(r)
+}
+
+// Create keeps a schedule.
+func (s *Schedules) Create(ctx context.Context, env tools.Env, n schedule.New) (_ schedule.Status, note string, err error) {
+	r, err := s.made(env, n)
+	if err != nil {
+		return schedule.Status{}, "", err
+	}
+	k, err := s.open(ctx)
+	if err != nil {
+		return schedule.Status{}, "", err
+	}
+	if r.Digest, err = s.digest(ctx, r.Who, r); err != nil {
 		return schedule.Status{}, "", err
 	}
 	names := k.records.Keys(schedules + state.Key(ownerOf(env)) + "/")
@@ -259,6 +282,15 @@ func (s *Schedules) Create(ctx context.Context, env tools.Env, n schedule.New) (
 	}
 	k.records.Note(r.key(), r, revision)
 	return r.status(), note, nil
+}
+
+// digest names the workflow that a schedule runs as it is now; empty where it runs none.
+func (s *Schedules) digest(ctx context.Context, who errand.Who, r *record) (string, error) {
+	var of struct{ Name string }
+	if s.options.Digest == nil || r.Tool != "workflow_run" && r.Tool != "WorkflowRun" || json.Unmarshal(r.Input, &of) != nil || of.Name == "" {
+		return "", nil
+	}
+	return s.options.Digest(ctx, who, of.Name)
 }
 
 // timed fills in when a schedule fires, or says why it cannot.
@@ -383,14 +415,13 @@ func (s *Schedules) Delete(ctx context.Context, env tools.Env, name string) erro
 	return nil
 }
 
-// Fire has a schedule fire now, besides.
-func (s *Schedules) Fire(ctx context.Context, env tools.Env, name string) error {
+// Fire has a schedule fire now, besides, or reports that it does when the firing before has ended.
+func (s *Schedules) Fire(ctx context.Context, env tools.Env, name string) (queued bool, err error) {
 	k, err := s.open(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var begin []firing
-	var queued bool
 	now, key := s.now().Truncate(time.Millisecond), scheduleKey(ownerOf(env), name)
 	there, err := s.change(ctx, k, key, func(r *record) bool {
 		waiting := len(r.Queue)
@@ -400,20 +431,20 @@ func (s *Schedules) Fire(ctx context.Context, env tools.Env, name string) error 
 	})
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case !there:
-		return s.none(k, env, name)
+		return false, s.none(k, env, name)
 	case queued:
-		return &tools.Failure{Code: "queued", Message: fmt.Sprintf("The schedule %s fires when the firing before has ended: it is queued. Do not fire it again; schedule_list tells what came of it.", name)}
+		return true, nil
 	case len(begin) == 0:
-		return &tools.Failure{Code: "still_running", Message: fmt.Sprintf("The schedule %s did not fire: the firing before has not ended, and what overlaps is skipped here.", name), Retryable: true}
+		return false, &tools.Failure{Code: "still_running", Message: fmt.Sprintf("The schedule %s did not fire: the firing before has not ended, and what overlaps is skipped here.", name), Retryable: true}
 	}
 	r, _, there := k.records.Get(key)
 	if !there { // it was deleted meanwhile
-		return s.none(k, env, name)
+		return false, s.none(k, env, name)
 	}
 	s.begin(k, r, begin)
-	return nil
+	return false, nil
 }
 
 // change changes a record by compare-and-set, until change has nothing to change or nobody was

@@ -61,5 +61,6 @@ func memoryTools(store *memory.Store, engines *search.Pool, pages *web.Family) [
 			page, err := pages.Read(ctx, env, address)
 			return page.URL, page.Title, page.Text, err
 		},
+		Document: pages.Document,
 	})
 }

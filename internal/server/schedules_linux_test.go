@@ -58,6 +58,13 @@ steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects
 			t.Errorf("%s: %v, want %q", input, end, want)
 		}
 	}
+	// A workflow that was changed since is not what the schedule is to run.
+	s.run("workflow_update", `{"name":"note","definition":"bash{\"command\":\"echo other >> effects\"}"}`)
+	s.run("schedule_run_now", `{"name":"b"}`)
+	waitUntil(t, func() bool { return strings.Contains(s.history("b"), "refused the workflow") }, func() string { return s.history("b") })
+	if got := s.read("effects"); got != "tool\nflow\n" {
+		t.Errorf("what was changed ran: %q", got)
+	}
 	if end := s.run("schedule_pause", `{"name":"a"}`); !strings.Contains(contentText(end), "paused") {
 		t.Error(end)
 	}
@@ -82,6 +89,18 @@ func TestUnattended(t *testing.T) {
 	_, made := s.call(&pb.ExecuteToolRequest{Tool: "schedule_create", InputJson: []byte(`{"name":"a","tool":"bash","input":{"command":"touch x"},"every":"24h"}`)}, asked)
 	if made.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(contentText(made), "A person has to approve each firing") {
 		t.Fatal(made)
+	}
+	for _, input := range []string{
+		`{"name":"b","tool":"bash","input":{"command":"x"},"cron":"0 0 31 2 *"}`, `{"name":"b","tool":"bash","input":{"command":"x"},"every":"1s"}`,
+		`{"name":"b","tool":"bash","input":{"command":"x"},"at":"2020-01-01T00:00:00Z"}`, `{"name":"b","tool":"bash","input":{"command":"x"},"cron":"x"}`,
+	} {
+		_, end := s.call(&pb.ExecuteToolRequest{Tool: "schedule_create", InputJson: []byte(input)}, func(*pb.Approval) pb.AnswerKind {
+			t.Errorf("a person is asked about %s", input)
+			return pb.AnswerKind_ANSWER_KIND_DENY_ONCE
+		})
+		if code := end.GetFailure().GetCode(); code != "invalid_time" && code != "too_often" {
+			t.Errorf("%s: %v", input, end)
+		}
 	}
 	s.call(&pb.ExecuteToolRequest{Tool: "schedule_run_now", InputJson: []byte(`{"name":"a"}`)}, asked)
 	var q *pb.Approval

@@ -123,7 +123,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Config: c.Workflows, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,
 	})
 	schedules := schedule.New(schedule.Options{
-		Config: c.Schedules, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,
+		Config: c.Schedules, Digest: workflows.Digest, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,
 	})
 	opened = append(opened, func() { schedules.Close(); workflows.Close(); lasting.Close() })
 	builtin := families{
@@ -245,6 +245,11 @@ func knownBy(a auth.Authenticator) func(errand.Who) (errand.Who, error) {
 		p, decided := knows.Known(who.Tenant, who.Principal)
 		if decided && !p.Roles.Has(auth.Agent) {
 			return who, fmt.Errorf("%s may not call tools any more: it has no credentials of an agent here", who.Principal)
+		}
+		if decided && who.OnBehalfOf != "" && who.OnBehalfOf != who.Principal {
+			if _, err := p.For(who.OnBehalfOf); err != nil {
+				return who, err
+			}
 		}
 		if p.MaxMode != 0 && (who.MaxMode == 0 || who.MaxMode.Above(p.MaxMode)) {
 			who.MaxMode = p.MaxMode

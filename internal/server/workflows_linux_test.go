@@ -6,9 +6,12 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/model/modeltest"
+	"github.com/toolserver/toolserver/internal/toolcall"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -66,6 +69,10 @@ result_schema: {type: object, properties: {sub: {type: integer}}, required: [eac
 	}
 	if err := json.Unmarshal([]byte(end.GetContent()[0].GetJson()), &result); err != nil || fmt.Sprint(result) != "{[0-x 1-y] 42 skipped}" {
 		t.Errorf("%v: %s", err, end.GetContent()[0].GetJson())
+	}
+	s.create("both", `bash{"command": "echo first"} >> inner{"n": 4}`)
+	if end := s.run("workflow_run", `{"name":"both"}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || end.GetContent()[0].GetJson() != "8" {
+		t.Errorf("a workflow in the short form: %v", end)
 	}
 	if asked != 1 || strings.Count(s.read("effects"), "\n") != 2 {
 		t.Errorf("asked %d times, and the effects are %q", asked, s.read("effects"))
@@ -176,19 +183,78 @@ func TestWorkflowMistakes(t *testing.T) {
 		"steps: [{id: a, workflow: nothing}]":         `there is no workflow "nothing"`,
 		"steps: [{id: a, map: \"${[1]}\", wait: 1s}]": "map: is for steps with",
 		"nothing: 1":                                  "unknown key",
-		"steps: [{id: a, tool: bash, input: {command: \"${item}\"}}]": "item and index are known",
+		`bash{"comand": "x"}`:                         "bash: /comand",
+		`bash{"command": "x", "timeout_ms": "long"}`:  "bash: /timeout_ms",
+		"bash": "bash: /command: is required",
+		"parameters: {type: object, properties: {p: {type: string}}}\nsteps: [{id: a, tool: write_file, input: {path: \"${params.p}\", contnt: x}}]": "/contnt",
+		"steps: [{id: a, tool: bash, input: {command: \"${item}\"}}]":                                                                                "item and index are known",
 	} {
 		end := s.run("workflow_validate", inputOf(t, map[string]any{"definition": definition}))
 		if !strings.Contains(end.GetFailure().GetMessage(), want) {
 			t.Errorf("%s: %q, want %q", definition, end.GetFailure().GetMessage(), want)
 		}
 	}
+	s.create("later", "parameters: {type: object, properties: {p: {type: string}}}\nsteps: [{id: a, tool: write_file, input: {path: \"${params.p}\", content: \"${params.p}\"}}]")
 	s.create("self", "git_status")
 	if end := s.run("workflow_update", `{"name":"self","definition":"steps: [{id: a, workflow: self}]"}`); !strings.Contains(end.GetFailure().GetMessage(), "self runs self") {
 		t.Errorf("%v", end)
 	}
 	if end := s.run("workflow_run", `{"name":"sefl"}`); !strings.Contains(end.GetFailure().GetMessage(), "did you mean self") {
 		t.Errorf("%v", end)
+	}
+}
+
+// TestWorkflowAgent has an agent do a step, whose model is scripted: what it reports fits the schema
+// of the step, and steps after it go on with that.
+func TestWorkflowAgent(t *testing.T) {
+	provider := httptest.NewServer(modeltest.New(func(r *modeltest.Request) modeltest.Turn {
+		if r.Said() == 0 && strings.Contains(fmt.Sprint(r.Last()), "Count to 3.") {
+			return modeltest.Turn{Text: "I count.", Calls: []toolcall.Call{modeltest.Call("bash", map[string]any{"command": "echo counted >> effects", "description": "count"})}}
+		}
+		return modeltest.Turn{Text: `{"n": 3}`}
+	}))
+	t.Cleanup(provider.Close)
+	t.Setenv("TEST_MODEL_KEY", "key")
+	s := serveAllowing(t, fmt.Sprintf("models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: TEST_MODEL_KEY}]\nagents: {list: [{name: counter, prompt: You count., tools: [Bash]}]}\n", provider.URL))
+	s.create("counts", `steps:
+- {id: count, agent: counter, prompt: "Count to ${1 + 2}.", output: {type: object, properties: {n: {type: integer}}, required: [n]}}
+- {id: write, tool: bash, input: {command: "echo ${steps.count.output.n} >> effects"}}
+result: ${steps.count.output.n}
+`)
+	end := s.run("workflow_run", `{"name":"counts"}`)
+	if end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || end.GetContent()[0].GetJson() != "3" || s.read("effects") != "counted\n3\n" {
+		t.Errorf("%v, %q", end, s.read("effects"))
+	}
+}
+
+// TestWorkflowSession has a run not go on in another session of the same id, and tell of a person
+// it waits for.
+func TestWorkflowSession(t *testing.T) {
+	s := serveAllowing(t, "")
+	s.create("asks", `steps: [{id: ask, approval: "Go on?"}, {id: then, tool: bash, input: {command: "echo x >> effects"}}]`)
+	made := func() {
+		t.Helper()
+		if _, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{SessionId: "s", Workspace: s.workspace}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made()
+	began := s.in("s", "workflow_run", `{"name":"asks","background":true}`, nil)
+	var run struct{ Run string }
+	if json.Unmarshal([]byte(began.GetDetailsJson()), &run); run.Run == "" {
+		t.Fatal(began)
+	}
+	status := func() string {
+		return contentText(s.run("workflow_run", inputOf(t, map[string]any{"run": run.Run, "operation": "status"})))
+	}
+	waitUntil(t, func() bool { return strings.Contains(status(), "ask: waiting: a person is asked") }, status)
+	if _, err := s.sessions.CloseSession(t.Context(), &pb.CloseSessionRequest{SessionId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	made()
+	waitUntil(t, func() bool { return strings.Contains(status(), "failed at step ask") }, status)
+	if end := s.in("s", "workflow_run", inputOf(t, map[string]any{"run": run.Run, "operation": "resume", "done": true}), nil); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || s.read("effects") != "x\n" {
+		t.Errorf("%v, %q", end, s.read("effects"))
 	}
 }
 

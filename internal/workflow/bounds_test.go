@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/errand"
 	"github.com/toolserver/toolserver/internal/state"
@@ -22,8 +23,8 @@ type door func(call errand.Call) (*errand.End, error)
 func (d door) Call(_ context.Context, _ errand.Who, call errand.Call, _ func(*errand.Event)) (*errand.End, error) {
 	return d(call)
 }
-func (door) Touch(context.Context, errand.Who, string) error { return nil }
-func (door) Away() bool                                      { return false }
+func (door) Made(context.Context, errand.Who, string) (time.Time, error) { return time.Unix(1, 0), nil }
+func (door) Away() bool                                                  { return false }
 
 var env = tools.Env{Principal: "alice", SessionID: "s"}
 
@@ -125,5 +126,25 @@ func TestUsersApart(t *testing.T) {
 	self.OnBehalfOf = env.Principal
 	if list, err := w.List(t.Context(), self); err != nil || len(list) != 1 {
 		t.Error(list, err)
+	}
+}
+
+// TestStepsGo: with a run that is forgotten, what is kept of its steps goes.
+func TestStepsGo(t *testing.T) {
+	w := open(t, func(errand.Call) (*errand.End, error) { return &errand.End{Output: []byte("1")}, nil })
+	w.options.MaxKept = 1
+	w.must(t, "a", "x >> y")
+	first := w.ends(t, "a")
+	for range 2 {
+		w.ends(t, "a")
+	}
+	for {
+		steps, err := loadSteps(t.Context(), w.kept.runs, first.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(steps) == 0 {
+			break
+		}
 	}
 }

@@ -89,7 +89,13 @@ func (r *run) attempt(ctx context.Context, s *ready, path string, call errand.Ca
 			return nil, failed(path, "not_allowed", "%v", err)
 		}
 	}
-	end, err := r.w.options.Door.Call(ctx, who, call, func(event *errand.Event) { r.tell(errand.Happened(r.place(path), &call, event)) })
+	if made, err := r.w.options.Door.Made(ctx, who, call.Session); err == nil && !r.head.SessionMade.IsZero() && !made.Equal(r.head.SessionMade) {
+		return nil, failed(path, "session_ended", "the session %s of the run has ended, and another one has its id: resume the run from a session that is meant", call.Session)
+	}
+	end, err := r.w.options.Door.Call(ctx, who, call, func(event *errand.Event) {
+		r.asks(path, event)
+		r.tell(errand.Happened(r.place(path), &call, event))
+	})
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -120,6 +126,20 @@ func (r *run) attempt(ctx context.Context, s *ready, path string, call errand.Ca
 	return nil, failed(path, end.Code, "%s", end.Message)
 }
 
+// asks notes that a step waits for a person, or no longer does, for those who look at the run.
+func (r *run) asks(path string, event *errand.Event) {
+	record := r.record(path)
+	switch {
+	case event.GetApprovalRequested() != nil:
+		record.Reason = "a person is asked: approval " + event.GetApprovalRequested().GetApproval().GetApprovalId()
+	case event.GetApprovalResolved() != nil && record.Reason != "":
+		record.Reason = ""
+	default:
+		return
+	}
+	r.store(path, record) // where it fails the step goes on all the same
+}
+
 // again reports whether a step that failed is to be tried once more.
 func (r *run) again(s *ready, path string) bool { return r.record(path).Tries < s.Retry.Times }
 
@@ -139,7 +159,7 @@ func (r *run) next(_ context.Context, s *ready, path string, wait time.Duration,
 		wait = s.Retry.Wait << min(record.Tries, 10)
 		record.Tries++
 	}
-	record.Until = time.Time{}
+	record.Until, record.Reason = time.Time{}, ""
 	if wait > 0 {
 		record.Until = time.Now().Add(min(wait, time.Hour)).UTC()
 	}

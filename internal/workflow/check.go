@@ -5,6 +5,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/schema"
 	"github.com/toolserver/toolserver/internal/strictyaml"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // checker finds everything that is wrong with a definition.
@@ -228,6 +230,9 @@ func (c *checker) step(s *ready, at string) {
 	if s.Input != nil {
 		s.input = newTemplate(s.Input, at+".input", c.wrong)
 	}
+	if kind == "tool" && c.world.Tool != nil {
+		c.fits(s, at+".input")
+	}
 	if text := s.Prompt + s.Approval + s.Wait; text != "" {
 		s.text = newTemplate(text, at+"."+map[string]string{"agent": "prompt"}[kind], c.wrong)
 		if kind == "wait" && s.text.text == nil {
@@ -329,9 +334,41 @@ func (c *checker) bounds(s *ready, kind, at string) {
 	}
 }
 
+// incomplete is a field that no tool has: an input with it is read field by field, and what its
+// fields mean together is not looked at.
+const incomplete = "expressions follow"
+
+// fits checks the input of a tool, but for fields with expressions: what they give is known later.
+func (c *checker) fits(s *ready, at string) {
+	tool := c.world.Tool(s.Tool)
+	plain, later := make(map[string]any), []string{"", incomplete}
+	for name, value := range s.Input {
+		if s.input.fields[name].fixed() {
+			plain[name] = value
+		} else {
+			later, plain[incomplete] = append(later, name), true
+		}
+	}
+	text, err := encode(plain)
+	if tool == nil || err != nil {
+		return
+	}
+	_, err = tool.Decode(c.world.Env, text)
+	var wrong *tools.InputError
+	if !errors.As(err, &wrong) {
+		return
+	}
+	for _, p := range wrong.Problems {
+		field, _, _ := strings.Cut(strings.TrimPrefix(p.Pointer, "/"), "/")
+		if plain[incomplete] == nil || !slices.Contains(later, field) {
+			c.wrong(at, fmt.Sprintf("%s: %v", s.Tool, p))
+		}
+	}
+}
+
 // exists checks what a step names.
 func (c *checker) exists(s *ready, at string) {
-	if s.Tool != "" && c.world.Tool != nil && !c.world.Tool(s.Tool) {
+	if s.Tool != "" && c.world.Tool != nil && c.world.Tool(s.Tool) == nil {
 		c.wrong(at+".tool", fmt.Sprintf("there is no tool %.64q in this session", s.Tool))
 	}
 	if s.Workflow != "" && c.world.Workflow != nil {

@@ -34,6 +34,7 @@ import (
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/schema"
 	"github.com/toolserver/toolserver/internal/strictyaml"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // Bounds of a definition.
@@ -132,10 +133,12 @@ func (s *step) kind() string {
 
 // A World is what a definition may speak of.
 type World struct {
-	// Tool reports whether there is a tool; Workflow returns the text of a workflow. Either
-	// may be nil, and is not asked then.
-	Tool     func(name string) bool
+	// Tool returns a tool, or nil where there is none; Workflow returns the text of a
+	// workflow. Either may be nil, and is not asked then.
+	Tool     func(name string) tools.Tool
 	Workflow func(name string) (text string, there bool)
+
+	Env tools.Env // of whom it is for
 }
 
 // isYAML tells the long form from the short one.

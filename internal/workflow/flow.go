@@ -171,7 +171,7 @@ func (d *definition) short(text string, world World) error {
 	}
 	for _, p := range f.names {
 		s := step{ID: p.id, Tool: p.name, Input: p.input, After: f.after[p.id]}
-		if world.Tool != nil && world.Workflow != nil && !world.Tool(p.name) {
+		if world.Workflow != nil && (world.Tool == nil || world.Tool(p.name) == nil) {
 			if _, there := world.Workflow(p.name); there {
 				s.Tool, s.Workflow = "", p.name
 			}

@@ -25,6 +25,9 @@ type found struct {
 	id  string
 }
 
+// ID is what the run is called.
+func (f *found) ID() string { return f.id }
+
 func (f *found) key() string { return runKey(ownerOf(f.env), f.id) }
 
 // Status tells how the run is, with its steps.
@@ -187,12 +190,16 @@ func (f *found) Resume(ctx context.Context, env tools.Env, done bool) error {
 			return unavailable(err)
 		}
 	}
+	made, err := f.w.options.Door.Made(ctx, errand.Of(env), env.SessionID)
+	if err != nil {
+		return noSession(env, err)
+	}
 	err = f.change(ctx, func(h *head) error {
 		if !h.over() {
 			return tools.Failf("not_paused", "Somebody else has resumed the run %s.", h.ID)
 		}
 		h.State, h.Want, h.Step, h.Code, h.Reason, h.Ended = workflow.Running, "", "", "", "", time.Time{}
-		h.Session, h.Who = env.SessionID, errand.Of(env)
+		h.Session, h.SessionMade, h.Who = env.SessionID, made, errand.Of(env)
 		h.Round++
 		return nil
 	})

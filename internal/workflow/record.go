@@ -38,15 +38,17 @@ type head struct {
 	Parameters json.RawMessage   `json:"parameters"`
 	Who        errand.Who        `json:"who"`
 	Session    string            `json:"session"`
-	State      workflow.State    `json:"state"`
-	Want       workflow.State    `json:"want,omitempty"` // what whoever carries it on is to do
-	Round      int               `json:"round"`          // how often it was resumed
-	Step       string            `json:"step,omitempty"`
-	Code       string            `json:"code,omitempty"`
-	Reason     string            `json:"reason,omitempty"`
-	Began      time.Time         `json:"began"`
-	Ended      time.Time         `json:"ended,omitzero"`
-	Result     json.RawMessage   `json:"result,omitempty"`
+	// SessionMade tells the session from one that is made under its id later.
+	SessionMade time.Time       `json:"session_made,omitzero"`
+	State       workflow.State  `json:"state"`
+	Want        workflow.State  `json:"want,omitempty"` // what whoever carries it on is to do
+	Round       int             `json:"round"`          // how often it was resumed
+	Step        string          `json:"step,omitempty"`
+	Code        string          `json:"code,omitempty"`
+	Reason      string          `json:"reason,omitempty"`
+	Began       time.Time       `json:"began"`
+	Ended       time.Time       `json:"ended,omitzero"`
+	Result      json.RawMessage `json:"result,omitempty"`
 }
 
 func (h *head) over() bool { return h.State != workflow.Running }

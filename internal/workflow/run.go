@@ -103,13 +103,14 @@ func (r *run) recovered(path string, err *error) {
 // carried runs what is left of the run.
 func (r *run) carried() (result json.RawMessage, err error) {
 	defer r.recovered("", &err)
-	parsed, err := Parse(r.head.Text, World{})
+	then := World{Workflow: func(name string) (string, bool) { text, there := r.head.Others[name]; return text, there }}
+	parsed, err := Parse(r.head.Text, then)
 	if err != nil {
 		return nil, failed("", "invalid_workflow", "%v", err)
 	}
 	r.others = make(map[string]*Workflow)
 	for name, text := range r.head.Others {
-		if r.others[name], err = Parse(text, World{}); err != nil {
+		if r.others[name], err = Parse(text, then); err != nil {
 			return nil, failed("", "invalid_workflow", "%s: %v", name, err)
 		}
 	}
@@ -172,13 +173,13 @@ func (r *run) keepLease(lease state.Revision) {
 		case <-r.ctx.Done():
 			ctx, done := context.WithTimeout(context.WithoutCancel(r.ctx), 2*time.Second)
 			defer done()
-			if r.k.runs.Delete(ctx, key, lease) == nil {
+			if r.k.holders.Delete(ctx, key, lease) == nil {
 				r.k.leases.Forget(key)
 			}
 			return
 		case <-tick.C:
 		}
-		next, err := r.k.runs.Update(r.ctx, key, []byte(r.w.me), lease, leaseTime)
+		next, err := r.k.holders.Update(r.ctx, key, []byte(r.w.me), lease, leaseTime)
 		switch {
 		case err == nil:
 			lease, renewed = next, time.Now()
@@ -189,7 +190,7 @@ func (r *run) keepLease(lease state.Revision) {
 		if time.Since(touched) > touchEvery {
 			touched = time.Now()
 			ctx, done := context.WithTimeout(r.ctx, leaseRenew) // the lease does not wait for it
-			r.w.options.Door.Touch(ctx, r.head.Who, r.head.Session)
+			r.w.options.Door.Made(ctx, r.head.Who, r.head.Session)
 			done()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -42,7 +43,7 @@ func (c Config) WithDefaults() Config {
 // A Door makes the calls of steps.
 type Door interface {
 	Call(ctx context.Context, who errand.Who, call errand.Call, tell func(*errand.Event)) (*errand.End, error)
-	Touch(ctx context.Context, who errand.Who, session string) error
+	Made(ctx context.Context, who errand.Who, session string) (time.Time, error)
 	Away() bool
 }
 
@@ -92,11 +93,11 @@ type Workflows struct {
 
 // kept is what is stored.
 type kept struct {
-	definitions, runs state.KV
-	texts             *state.Mirror[*saved]
-	heads             *state.Mirror[*head]
-	leases            *state.Mirror[string]
-	end               context.CancelFunc // of the mirrors
+	definitions, runs, holders state.KV
+	texts                      *state.Mirror[*saved]
+	heads                      *state.Mirror[*head]
+	leases                     *state.Mirror[string]
+	end                        context.CancelFunc // of the mirrors
 }
 
 var errClosed = errors.New("the server is shutting down")
@@ -180,11 +181,14 @@ func (w *Workflows) open(ctx context.Context) (*kept, error) {
 	if k.runs, err = engine.KV(ctx, state.Space{Name: "runs", MaxBytes: 256 << 20}); err != nil {
 		return nil, unavailable(err)
 	}
+	if k.holders, err = engine.KV(ctx, state.Space{Name: "run_leases", Volatile: true}); err != nil { // which are kept up where there is no room for runs
+		return nil, unavailable(err)
+	}
 	var mirrored context.Context
 	mirrored, k.end = context.WithCancel(w.base)
 	k.texts = state.NewMirror(mirrored, k.definitions, definitions, decodeRecord[saved], nil)
 	k.heads = state.NewMirror(mirrored, k.runs, runs, decodeRecord[head], w.changed)
-	k.leases = state.NewMirror(mirrored, k.runs, leases, func(text []byte) (string, error) { return string(text), nil }, nil)
+	k.leases = state.NewMirror(mirrored, k.holders, leases, func(text []byte) (string, error) { return string(text), nil }, nil)
 	for _, ready := range []func(context.Context) error{k.texts.Ready, k.heads.Ready, k.leases.Ready} {
 		if err := ready(ctx); err != nil {
 			k.end() // the next one who asks begins anew
@@ -199,8 +203,16 @@ func unavailable(err error) error {
 	return &tools.Failure{Code: "state_unavailable", Message: "What workflows are kept in cannot be used now: " + err.Error() + ". Nothing was changed that you were not told: try again later.", Retryable: true}
 }
 
-// changed is told of each run that changes.
+func noSession(env tools.Env, err error) error {
+	return &tools.Failure{Code: "session_unknown", Message: fmt.Sprintf("The session %s that the run is to be made in cannot be found now: %v. Nothing was begun.", env.SessionID, err), Retryable: true}
+}
+
+// changed is told of each run that changes. With one that is gone its steps go, which would be
+// kept for longer.
 func (w *Workflows) changed(_ string, h *head, there bool) {
+	if !there {
+		w.enter(func() { w.forgetSteps(h.ID) })
+	}
 	w.mu.Lock()
 	r := w.local[h.ID]
 	close(w.news)
@@ -236,7 +248,7 @@ func (w *Workflows) adopt(k *kept) {
 // carry takes a run on, if nobody else does: leased is the revision of a lease to take over.
 func (w *Workflows) carry(k *kept, h *head, leased state.Revision) {
 	key := leaseKey(h.ID)
-	lease, err := k.runs.Update(w.base, key, []byte(w.me), leased, leaseTime)
+	lease, err := k.holders.Update(w.base, key, []byte(w.me), leased, leaseTime)
 	if err != nil {
 		return // somebody else was faster
 	}
@@ -245,7 +257,7 @@ func (w *Workflows) carry(k *kept, h *head, leased state.Revision) {
 	w.mu.Lock()
 	if w.local[h.ID] != nil || w.closing {
 		w.mu.Unlock()
-		k.runs.Delete(context.WithoutCancel(w.base), key, lease)
+		k.holders.Delete(context.WithoutCancel(w.base), key, lease)
 		return
 	}
 	w.local[h.ID] = r
@@ -266,27 +278,54 @@ func ownerOf(env tools.Env) string { return errand.Of(env).Owner() }
 // world is what a definition of a principal may speak of.
 func (w *Workflows) world(k *kept, env tools.Env) World {
 	owner := ownerOf(env)
-	world := World{Workflow: func(name string) (string, bool) {
+	world := World{Workflow: k.definitionsOf(owner), Env: env}
+	if env.Catalog != nil {
+		entries, _ := env.Catalog.All()
+		known := make(map[string]tools.Tool)
+		for _, e := range entries {
+			if env.Catalog.Has(e) {
+				known[e.Spec.Name] = e.Tool
+				for _, alias := range e.Spec.Aliases {
+					known[alias] = e.Tool
+				}
+			}
+		}
+		world.Tool = func(name string) tools.Tool { return known[name] }
+	}
+	return world
+}
+
+// definitionsOf returns what finds the texts of an owner's workflows.
+func (k *kept) definitionsOf(owner string) func(name string) (text string, there bool) {
+	return func(name string) (string, bool) {
 		s, _, there := k.texts.Get(definitionKey(owner, name))
 		if !there {
 			return "", false
 		}
 		return s.Text, true
-	}}
-	if env.Catalog != nil {
-		entries, _ := env.Catalog.All()
-		known := make(map[string]bool)
-		for _, e := range entries {
-			if env.Catalog.Has(e) {
-				known[e.Spec.Name] = true
-				for _, alias := range e.Spec.Aliases {
-					known[alias] = true
-				}
-			}
-		}
-		world.Tool = func(name string) bool { return known[name] }
 	}
-	return world
+}
+
+// Digest names a workflow and all that it runs as they are now.
+func (w *Workflows) Digest(ctx context.Context, who errand.Who, name string) (string, error) {
+	k, err := w.open(ctx)
+	if err != nil {
+		return "", err
+	}
+	g := &gathering{World{Workflow: k.definitionsOf(who.Owner())}, make(map[string]string), make(map[string]int)}
+	text, there := g.world.Workflow(name)
+	if !there {
+		return "", tools.Failf("no_such_workflow", "There is no workflow %.64q.", name)
+	}
+	parsed, err := Parse(text, g.world)
+	if err == nil {
+		_, err = g.below(ctx, parsed, []string{name})
+	}
+	parts := []string{text}
+	for _, other := range slices.Sorted(maps.Keys(g.others)) {
+		parts = append(parts, other, g.others[other])
+	}
+	return digest(parts...), err
 }
 
 // Validate returns what a definition is, or everything that is wrong with it.
@@ -500,9 +539,13 @@ func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, param
 	if err := w.room(k, env); err != nil {
 		return nil, err
 	}
+	made, err := w.options.Door.Made(ctx, errand.Of(env), env.SessionID)
+	if err != nil {
+		return nil, noSession(env, err)
+	}
 	h := &head{
 		Version: recordVersion, ID: id, Workflow: name, Text: s.Text, Others: others, Parameters: parameters,
-		Who: errand.Of(env), Session: env.SessionID, State: workflow.Running, Began: time.Now().UTC(),
+		Who: errand.Of(env), Session: env.SessionID, SessionMade: made, State: workflow.Running, Began: time.Now().UTC(),
 	}
 	revision, err := k.runs.Create(ctx, h.key(), encodeRecord(h), 0)
 	if err != nil && !errors.Is(err, state.ErrConflict) {
@@ -542,12 +585,21 @@ func (w *Workflows) room(k *kept, env tools.Env) error {
 
 // forget removes a run that has ended.
 func (w *Workflows) forget(k *kept, h *head) {
-	steps, _ := loadSteps(w.base, k.runs, h.ID)
-	for path := range steps {
-		k.runs.Delete(w.base, stepKey(h.ID, path), 0)
+	if k.runs.Delete(w.base, h.key(), 0) == nil {
+		k.heads.Forget(h.key())
 	}
-	k.runs.Delete(w.base, h.key(), 0)
-	k.heads.Forget(h.key())
+}
+
+// forgetSteps removes what is stored of the steps of a run that is gone.
+func (w *Workflows) forgetSteps(id string) {
+	k, err := w.open(w.base)
+	if err != nil {
+		return
+	}
+	steps, _ := loadSteps(w.base, k.runs, id) // or they go when their time is over
+	for path := range steps {
+		k.runs.Delete(w.base, stepKey(id, path), 0)
+	}
 }
 
 // Find returns a run.

@@ -170,7 +170,7 @@ func (r *run) step(ctx context.Context, s *ready, path string, scope map[string]
 		var output json.RawMessage
 		if output, e.err = r.perform(ctx, s, path, scope); e.err == nil {
 			record := r.record(path)
-			record.State, record.Output, record.Until = stepDone, output, time.Time{}
+			record.State, record.Output, record.Until, record.Reason = stepDone, output, time.Time{}, ""
 			if e.err = r.store(path, record); e.err == nil {
 				e.output, e.err = decode(output)
 				r.tell(errand.Changed(r.place(path), errand.Done, ""))
@@ -265,7 +265,7 @@ func (r *run) perform(ctx context.Context, s *ready, path string, scope map[stri
 				return err
 			}
 			record := r.record(at)
-			record.State, record.Output, record.Until = stepDone, outputs[i], time.Time{}
+			record.State, record.Output, record.Until, record.Reason = stepDone, outputs[i], time.Time{}, ""
 			return r.store(at, record)
 		})
 	}

@@ -135,6 +135,13 @@ func expressionIn(text string) (_ *policy.Expression, length int, first error) {
 	return nil, 0, first
 }
 
+// fixed reports whether no expression is in it.
+func (t *template) fixed() bool {
+	fixed := true
+	t.each(func(*policy.Expression) { fixed = false })
+	return fixed
+}
+
 // each calls f with every expression.
 func (t *template) each(f func(*policy.Expression)) {
 	if t == nil {

@@ -184,7 +184,11 @@ func (f *family) noSource(env tools.Env, name string, scope memory.Scope) error 
 // leftOut counts files that were not ingested.
 type leftOut struct{ binary, large, unreadable atomic.Int64 }
 
-const maxFile = 4 << 20 // bytes of a file that is ingested
+// How many bytes a file has that is ingested, and a document.
+const (
+	maxFile     = 4 << 20
+	maxDocument = 16 << 20
+)
 
 // addPath adds a file, or the files of a folder.
 func (f *family) addPath(ctx context.Context, env tools.Env, in ingestInput, to *memory.Ingestion, left *leftOut, out tools.Sink) error {
@@ -220,7 +224,7 @@ func (f *family) addPath(ctx context.Context, env tools.Env, in ingestInput, to 
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			err := addFile(view, file.Path, to, left)
+			err := f.addFile(ctx, view, file.Path, to, left)
 			mu.Lock()
 			defer mu.Unlock()
 			if done++; done%100 == 0 || done == len(files) {
@@ -232,8 +236,12 @@ func (f *family) addPath(ctx context.Context, env tools.Env, in ingestInput, to 
 	return work.Wait()
 }
 
-func addFile(view *tools.View, path string, to *memory.Ingestion, left *leftOut) error {
-	file, err := view.Workspace.ReadFile(path, maxFile)
+func (f *family) addFile(ctx context.Context, view *tools.View, path string, to *memory.Ingestion, left *leftOut) error {
+	limit := int64(maxFile)
+	if strings.HasSuffix(strings.ToLower(path), ".pdf") {
+		limit = maxDocument
+	}
+	file, err := view.Workspace.ReadFile(path, limit)
 	switch {
 	case errors.Is(err, workspace.ErrTooLarge):
 		left.large.Add(1)
@@ -241,11 +249,21 @@ func addFile(view *tools.View, path string, to *memory.Ingestion, left *leftOut)
 	case err != nil || !file.Exists():
 		left.unreadable.Add(1)
 		return nil
+	case bytes.HasPrefix(file.Data, []byte("%PDF-")):
+		text, err := f.web.Document(ctx, file.Data)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil || text == "" {
+			left.unreadable.Add(1)
+			return nil
+		}
+		return to.Add(view.Name(path), text)
 	case bytes.IndexByte(file.Data, 0) >= 0 || !utf8.Valid(file.Data):
 		left.binary.Add(1)
 		return nil
 	}
-	return to.Add(view.Name(path), string(file.Data))
+	return to.AddBytes(view.Name(path), file.Data)
 }
 
 func explain(err error, path string) error {

@@ -25,10 +25,11 @@ const category = "memory"
 //go:embed help.md
 var help string
 
-// A Web reads pages, and tells what that reaches; see package web.
+// A Web reads pages, and tells what that reaches, and PDF documents; see package web.
 type Web struct {
-	Reaches func(addresses ...string) []tools.Effect
-	Read    func(ctx context.Context, env tools.Env, address string) (url, title, text string, err error)
+	Reaches  func(addresses ...string) []tools.Effect
+	Read     func(ctx context.Context, env tools.Env, address string) (url, title, text string, err error)
+	Document func(ctx context.Context, body []byte) (text string, err error)
 }
 
 // family is what the tools share.

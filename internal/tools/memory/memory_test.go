@@ -4,12 +4,17 @@
 package memory_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/memory"
+	"github.com/toolserver/toolserver/internal/pdf/pdftest"
 	engine "github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -17,6 +22,8 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 	"github.com/toolserver/toolserver/internal/tools/web"
 )
+
+func TestMain(m *testing.M) { pdftest.Main(m) }
 
 // family returns the tools, on a state in memory.
 func family(t *testing.T) []tools.Tool {
@@ -30,7 +37,7 @@ func family(t *testing.T) []tools.Tool {
 		Engine: func() (state.Engine, error) { return kept, nil }, Mask: func(text string) string { return strings.ReplaceAll(text, "hush", "***") },
 	})
 	t.Cleanup(func() { store.Close() })
-	pages, err := web.New(web.Config{}, nil)
+	pages, err := web.New(web.Config{}, pdftest.Documents{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +47,7 @@ func family(t *testing.T) []tools.Tool {
 			page, err := pages.Read(ctx, env, address)
 			return page.URL, page.Title, page.Text, err
 		},
+		Document: pages.Document,
 	})
 }
 
@@ -57,6 +65,31 @@ func TestPreview(t *testing.T) {
 		if got := call.(tools.Previewer).Preview(t.Context()).Text; got != want {
 			t.Errorf("%q", got)
 		}
+	}
+}
+
+// TestFolder: of a folder, texts and PDF documents are found by what is in them; what cannot be
+// read, and what is packed, is told and left out.
+func TestFolder(t *testing.T) {
+	document, err := os.ReadFile("../../pdf/testdata/cjk.pdf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bomb bytes.Buffer
+	packer := gzip.NewWriter(&bomb)
+	for range 1000 {
+		packer.Write(make([]byte, 1<<16))
+	}
+	packer.Close()
+	env := toolstest.Env(t, map[string]string{"a.pdf": string(document), "b.pdf": "%PDF-1.7\nnothing else\n", "c.md": "# Text", "d.gz": bomb.String()})
+	list := family(t)
+	result, _, err := toolstest.Run(t, list[3], env, `{"path":"."}`)
+	if text := fmt.Sprint(result.Content); err != nil || !strings.Contains(text, "2 files") || !strings.Contains(text, "1 that could not be read") || !strings.Contains(text, "1 that are no text") {
+		t.Fatalf("%v, %s", err, text)
+	}
+	result, _, err = toolstest.Run(t, list[4], env, `{"query":"世界"}`)
+	if text := fmt.Sprint(result.Content); err != nil || !strings.Contains(text, "a.pdf:") {
+		t.Errorf("%v, %s", err, text)
 	}
 }
 

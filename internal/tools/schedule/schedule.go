@@ -16,6 +16,9 @@ import (
 // Schedules keeps schedules, and sees to them. What one principal has, another cannot tell
 // from nothing. Its methods are safe for concurrent use. Errors are [*tools.Failure]s.
 type Schedules interface {
+	// Check returns why a schedule cannot be kept, as far as that can be told before.
+	Check(env tools.Env, s New) error
+
 	// Create keeps a schedule. A note says what its owner had better know.
 	Create(ctx context.Context, env tools.Env, s New) (_ Status, note string, err error)
 
@@ -27,8 +30,8 @@ type Schedules interface {
 
 	Delete(ctx context.Context, env tools.Env, name string) error
 
-	// Fire has it fire now, besides.
-	Fire(ctx context.Context, env tools.Env, name string) error
+	// Fire has it fire now, besides, or reports that it does when the firing before has ended.
+	Fire(ctx context.Context, env tools.Env, name string) (queued bool, err error)
 
 	// Lasting reports whether all this outlives the server.
 	Lasting() bool

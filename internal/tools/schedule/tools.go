@@ -98,20 +98,26 @@ func (in createInput) call() (tool string, input json.RawMessage, err error) {
 	return "workflow_run", input, err
 }
 
+// schedule returns what is to be kept.
+func (in createInput) schedule() (New, error) {
+	tool, input, err := in.call()
+	return New{
+		Name: in.Name, Tool: tool, Input: input, When: When{Cron: in.Cron, Zone: in.TimeZone, Every: in.Every, At: in.At}, Missed: in.Missed, Overlap: in.Overlap,
+	}, err
+}
+
 // create needs leave as every change does: what it keeps acts when nobody looks.
 func create(s Schedules) tools.Tool {
 	sp := spec("schedule_create", "Create a schedule", "Have a tool called or a workflow run at times.", createDoc, tools.WorkspaceWrite,
 		`{"name":"nightly","workflow":"check","cron":"30 2 * * 1-5","time_zone":"Europe/Berlin"}`, `{"name":"pull","tool":"bash","input":{"command":"git pull"},"every":"15m"}`)
 	sp.Help = help
 	sp.Aliases = []string{"ScheduleCreate"}
-	return tools.New(sp, nil, func(ctx context.Context, env tools.Env, in createInput, _ tools.Sink) (tools.Result, error) {
-		tool, input, err := in.call()
+	tool := tools.New(sp, nil, func(ctx context.Context, env tools.Env, in createInput, _ tools.Sink) (tools.Result, error) {
+		wanted, err := in.schedule()
 		if err != nil {
 			return tools.Result{}, err
 		}
-		made, note, err := s.Create(ctx, env, New{
-			Name: in.Name, Tool: tool, Input: input, When: When{Cron: in.Cron, Zone: in.TimeZone, Every: in.Every, At: in.At}, Missed: in.Missed, Overlap: in.Overlap,
-		})
+		made, note, err := s.Create(ctx, env, wanted)
 		if err != nil {
 			return tools.Result{}, err
 		}
@@ -121,6 +127,13 @@ func create(s Schedules) tools.Tool {
 		result := tools.TextResult(strings.TrimSpace("The schedule is kept. " + line(&made) + "\n" + note))
 		result.Details, err = json.Marshal(made)
 		return result, err
+	})
+	return tools.WithForesight(tool, func(env tools.Env, in createInput) error {
+		wanted, err := in.schedule()
+		if err != nil {
+			return err
+		}
+		return s.Check(env, wanted)
 	})
 }
 
@@ -220,8 +233,12 @@ func remove(s Schedules) tools.Tool {
 func runNow(s Schedules) tools.Tool {
 	sp := spec("schedule_run_now", "Fire a schedule", "Have a schedule fire now, besides.", "Has a schedule fire now; schedule_list with its name tells what came of it.", tools.WorkspaceWrite, `{"name":"nightly"}`)
 	return tools.New(sp, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
-		if err := s.Fire(ctx, env, in.Name); err != nil {
+		queued, err := s.Fire(ctx, env, in.Name)
+		if err != nil {
 			return tools.Result{}, err
+		}
+		if queued {
+			return tools.TextResult("The schedule " + in.Name + " fires when the firing before has ended: it is queued. schedule_list with its name tells what came of it."), nil
 		}
 		return tools.TextResult("The schedule " + in.Name + " fires. schedule_list with its name tells what came of it."), nil
 	})

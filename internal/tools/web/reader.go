@@ -12,6 +12,12 @@ import (
 // A Page is a page of the web as text, for tools that keep it.
 type Page struct{ URL, Title, Text string }
 
+// Document returns the text of a PDF document, page by page.
+func (f *Family) Document(ctx context.Context, body []byte) (string, error) {
+	d, err := f.pdfText(ctx, body)
+	return d.text, err
+}
+
 // Reaches returns the effects of reading pages.
 func Reaches(addresses ...string) []tools.Effect { return reaches(addresses...) }
 

@@ -264,6 +264,7 @@ func start(ctx context.Context, w Workflows, env tools.Env, in runInput, out too
 		s, err := r.Status(ctx)
 		return reported(w, s, err)
 	}
+	out.Emit(tools.Progress{Message: "The run " + r.ID() + " has begun"}) // by which it is found if this call is lost
 	s, err := r.Wait(ctx, out)
 	if err != nil && ctx.Err() != nil {
 		cancelling, done := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)

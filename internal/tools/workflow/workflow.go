@@ -45,6 +45,7 @@ type Workflows interface {
 
 // A Run is a run of a workflow.
 type Run interface {
+	ID() string
 	Status(ctx context.Context) (Status, error)
 
 	// Wait tells out what happens until the run has ended or is paused, or ctx is done.
