@@ -23,7 +23,7 @@ import (
 func (r *Records) load() {
 	defer close(r.loaded)
 	if r.config.Replicas == nil {
-		if err := r.scanClaims(func(run uint64) bool { return run != r.config.Run }); err != nil {
+		if _, err := r.scanClaims(func(run uint64) bool { return run != r.config.Run }); err != nil {
 			r.config.Logger.Error("calls of before the last restart are not known: those that changed something are still not run again", zap.Error(err))
 		}
 	}
@@ -32,9 +32,12 @@ func (r *Records) load() {
 	}
 }
 
-// scanClaims finds the claims of some runs.
-func (r *Records) scanClaims(of func(run uint64) bool) error {
-	err := state.Snapshot(r.ctx, r.claims, "", func(e state.Entry) {
+// scanClaims finds the claims of some runs, and returns the revision of scanKey.
+func (r *Records) scanClaims(of func(run uint64) bool) (until state.Revision, err error) {
+	err = state.Snapshot(r.ctx, r.claims, "", func(e state.Entry) {
+		if e.Key == scanKey {
+			until = e.Revision
+		}
 		found, err := decodeRecord(e.Value)
 		if (err == nil || errors.Is(err, errNewer)) && of(runOf(found.Number)) {
 			r.found(place{name: callName(e.Key), number: found.Number, owner: tagOf(found.Session.Owner)})
@@ -46,9 +49,9 @@ func (r *Records) scanClaims(of func(run uint64) bool) error {
 		}
 	})
 	if r.ctx.Err() != nil {
-		return nil
+		return 0, nil
 	}
-	return err
+	return until, err
 }
 
 // catchUp reads what of the history was not read yet.

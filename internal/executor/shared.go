@@ -160,6 +160,10 @@ func (r *Records) counts(name callName, ended *record) (*record, error) {
 // lateTime is for how long a write of a server that is over may still come.
 const lateTime = time.Minute
 
+// scanKey is written before claims are read: a server of the engine that does not have it is behind,
+// for lists are read from any of them.
+const scanKey = "scan"
+
 // scanRun finds the claims of a run that is over: again for a while, and then once and for all.
 func (r *Records) scanRun(run uint64) error {
 	r.mu.Lock()
@@ -175,8 +179,16 @@ func (r *Records) scanRun(run uint64) error {
 		return nil
 	}
 	begun := time.Now()
-	if err := r.scanClaims(func(of uint64) bool { return of == run }); err != nil {
+	now, err := r.claims.Put(r.ctx, scanKey, nil, lateTime)
+	if err != nil {
 		return err
+	}
+	until, err := r.scanClaims(func(of uint64) bool { return of == run })
+	if err != nil {
+		return err
+	}
+	if until < now {
+		return fmt.Errorf("%w: what is stored was read from a server of it that is behind", state.ErrUnavailable)
 	}
 	if begun.Sub(first) > lateTime {
 		r.mu.Lock()

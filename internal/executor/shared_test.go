@@ -169,6 +169,26 @@ func TestLateClaim(t *testing.T) {
 	}
 }
 
+// behind are entries of which lists are read from a server that has none.
+type behind struct{ state.KV }
+
+func (behind) Watch(_ context.Context, _ string, f func(state.Entry)) error {
+	f(state.Entry{})
+	return nil
+}
+
+// TestClaimsAreRead: that nothing is known of an execution is not told by a server of the engine
+// that is behind.
+func TestClaimsAreRead(t *testing.T) {
+	r := openShared(t, openEngine(t), 2, new(over))
+	defer r.Close()
+	r.claims = behind{r.claims}
+	x, _, _ := anExecution(nil)
+	if found, err := r.ofNumber(x.number); found != nil || !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("%v, %v, want that it is to be asked again", found, err)
+	}
+}
+
 // contended has an entry that is there when it is to be made, and gone when it is looked for.
 type contended struct{ state.KV }
 

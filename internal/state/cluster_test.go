@@ -55,6 +55,12 @@ func TestNodeRestarts(t *testing.T) {
 		}
 	})
 	for range 2 {
+		for _, e := range engines {
+			for e.Health(t.Context()) != nil { // it has a space of its own, which is made then
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		c.CaughtUp("KV_ts-calls", "LOG_ts-events", "KV_ts-health")
 		leader := c.Leader("calls")
 		c.Stop(leader)
 		progress(t, engines, space)
@@ -93,7 +99,7 @@ func progress(t *testing.T, engines []state.Engine, space state.Space) {
 	t.Helper()
 	for i, e := range engines {
 		kv := bucket(t, e, space)
-		for deadline := time.Now().Add(3 * time.Minute); ; {
+		for deadline := time.Now().Add(statetest.ElectionTime); ; {
 			begun := time.Now()
 			_, err := kv.Put(t.Context(), fmt.Sprint("progress/", i), nil, 0)
 			if err == nil {
@@ -150,7 +156,7 @@ func (s *seen) wait(t *testing.T, key string) {
 		}
 		select {
 		case <-s.more:
-		case <-time.After(time.Minute):
+		case <-time.After(statetest.ElectionTime):
 			t.Fatalf("a watch was not told of %s", key)
 		}
 	}
@@ -164,6 +170,10 @@ func TestNoQuorum(t *testing.T) {
 	kv, l := bucket(t, e, state.Space{Name: "calls"}), logOf(t, e, state.Space{Name: "events"})
 	must[state.Revision](t)(kv.Put(t.Context(), "k", []byte("before"), 0))
 	must[uint64](t)(l.Append(t.Context(), "t", []byte("before")))
+	if err := e.Health(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.CaughtUp("KV_ts-calls", "LOG_ts-events", "KV_ts-health")
 	c.Stop(1)
 	c.Stop(2)
 	for name, try := range map[string]func(context.Context) error{
@@ -193,7 +203,7 @@ func TestNoQuorum(t *testing.T) {
 	if err := <-stored; err != nil {
 		t.Errorf("a record that waited: %v", err)
 	}
-	for deadline := time.Now().Add(time.Minute); e.Health(t.Context()) != nil; {
+	for deadline := time.Now().Add(statetest.ElectionTime); e.Health(t.Context()) != nil; {
 		if time.Now().After(deadline) {
 			t.Fatal(e.Health(t.Context()))
 		}
