@@ -122,7 +122,7 @@ func (c *counter) entryOf(space string, k key) string {
 // take moves the time of a bucket on by up to most calls, and returns by how many. Where there
 // is no room for least, it is 0, and wait is how long until there is.
 func (s *Shared) take(entry string, interval, depth, most, least int64) (got, wait int64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	ctx, cancel := context.WithTimeout(context.Background(), askTime) // the tokens are also for those who wait with the caller
 	defer cancel()
 	for {
 		found, err := s.config.Entries.Get(ctx, entry)
