@@ -4,6 +4,9 @@
 // Package limit decides whether a call comes too often: it counts calls against
 // rules of rate and concurrency, and notices a caller that goes in circles. It
 // does no I/O and has no goroutine, unless servers share the limits; see [Shared].
+//
+// Locks: that of a [Limiter] guards every count, that of a [Shared] whether the entries can be
+// reached. Neither is held while the entries are asked.
 package limit
 
 import (
