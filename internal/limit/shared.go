@@ -233,9 +233,9 @@ func (k *check) takeLeased(call *Key, now int64) (soon []lacking) {
 func (l *Limiter) Share(with *Shared, space string) { l.shared, l.space = with, space }
 
 // takeShared is take where servers share the limits: it asks for tokens that are missing.
-func (l *Limiter) takeShared(rules []*counter, guard LoopLimit, call *Key) (v verdict) {
+func (l *Limiter) takeShared(rules []*counter, guard LoopLimit, call *Key) (v attempt) {
 	for range maxAsks {
-		v = verdict{leased: l.shared.reachable()}
+		v = attempt{leased: l.shared.reachable()}
 		l.take(&v, rules, guard, call, int64(time.Since(l.began)))
 		for _, of := range v.soon {
 			go l.ask(of)
