@@ -114,8 +114,8 @@ type HTTP struct {
 }
 
 // Site says which sites may send requests by HTTP.
-func (c *Config) Site() site.Guard {
-	return site.Guard{Hosts: c.HTTP.Hosts, Origins: c.HTTP.Origins, Open: c.Authentication.Off()}
+func (c *Config) Site() site.Filter {
+	return site.Filter{Hosts: c.HTTP.Hosts, Origins: c.HTTP.Origins, Open: c.Authentication.Off()}
 }
 
 // Off says that nothing is served over HTTP.

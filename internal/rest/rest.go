@@ -51,7 +51,7 @@ type Config struct {
 	Authenticator auth.Authenticator
 
 	// Site keeps other sites out.
-	Site site.Guard
+	Site site.Filter
 }
 
 // A Handler serves RPCs over HTTP.
