@@ -42,7 +42,7 @@ func memoryFigure(ctx context.Context, h *harness) ([]row, error) {
 			return nil, err
 		}
 		memories := store.New(store.Options{
-			Engine: func() (state.Engine, error) { return engine, nil }, Mask: masking.NewMasker(nil).String,
+			Engine: func(context.Context) (state.Engine, error) { return engine, nil }, Mask: masking.NewMasker(nil).String,
 			Config: store.Config{MaxFiles: 1_000_000, MaxKnowledge: 1 << 30},
 		})
 		more, err := part.measure(ctx, h, memories, store.Who{Principal: "bench"})

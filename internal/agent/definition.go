@@ -196,7 +196,7 @@ func (c Config) Wrong(on Machine) []string {
 
 // newFiles returns the agents that Markdown files of folders define.
 func newFiles(folders []string) *markdown.Set[*Definition] {
-	return markdown.NewSet(markdown.Kind[*Definition]{Name: "an agent", Find: filesOf, Parse: parse, MaxBytes: maxFile}, folders)
+	return markdown.NewSet(markdown.Format[*Definition]{Name: "an agent", Find: filesOf, Parse: parse, MaxBytes: maxFile}, folders)
 }
 
 // filesOf returns the Markdown files of a folder.

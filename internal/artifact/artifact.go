@@ -4,6 +4,8 @@
 // Package artifact keeps whole outputs for a while: what is too large for a
 // result can be read by its owner until it expires, its session ends, or newer
 // ones need the room. What one owner has, another cannot tell from nothing.
+//
+// Locks: that of a [Writer], which keeps what is written in order, comes before that of the [Store].
 package artifact
 
 import (

@@ -46,7 +46,7 @@ type Head struct {
 type Problem struct {
 	File string // as it was named to [Verifier.Read]
 	Line int    // 0 where it is about the whole
-	Kind Kind
+	Kind ProblemKind
 	Text string
 }
 
@@ -57,17 +57,17 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
 }
 
-// Kind is what is wrong.
-type Kind string
+// ProblemKind is what is wrong.
+type ProblemKind string
 
 const (
-	Changed   Kind = "changed"   // the record is not what was hashed
-	Missing   Kind = "missing"   // records before it are gone
-	Misplaced Kind = "misplaced" // the record was moved, repeated or inserted
-	Unlinked  Kind = "unlinked"  // the record follows another one than the one before it
-	Garbled   Kind = "garbled"   // the line is no record
-	Torn      Kind = "torn"      // the last line has no end
-	Absent    Kind = "absent"    // a hash that must be there is not
+	Changed   ProblemKind = "changed"   // the record is not what was hashed
+	Missing   ProblemKind = "missing"   // records before it are gone
+	Misplaced ProblemKind = "misplaced" // the record was moved, repeated or inserted
+	Unlinked  ProblemKind = "unlinked"  // the record follows another one than the one before it
+	Garbled   ProblemKind = "garbled"   // the line is no record
+	Torn      ProblemKind = "torn"      // the last line has no end
+	Absent    ProblemKind = "absent"    // a hash that must be there is not
 )
 
 // maxProblems bounds the problems of a report.
@@ -196,7 +196,7 @@ func numbers(from, to uint64) string {
 	return fmt.Sprintf("records %d to %d are", from, to)
 }
 
-func (v *Verifier) complain(kind Kind, format string, args ...any) {
+func (v *Verifier) complain(kind ProblemKind, format string, args ...any) {
 	v.add(Problem{v.file, v.line, kind, fmt.Sprintf(format, args...)})
 }
 

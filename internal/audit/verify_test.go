@@ -39,7 +39,7 @@ func TestTampering(t *testing.T) {
 			name  string
 			lines []string
 			line  int // where the first problem is, counted from 1; 0 means that it is nowhere
-			kind  Kind
+			kind  ProblemKind
 		}
 		cases := []tampering{
 			{"repeated", with(line, line), i + 2, Misplaced},

@@ -85,13 +85,13 @@ type Issuer struct {
 	asking chan struct{} // has room for one who discovers the issuer
 	mu     sync.Mutex
 	keys   *oidc.RemoteKeySet // nil as long as the issuer is not known
-	told   told
+	signIn signIn
 	failed error // why not, at the last try
 	tried  time.Time
 }
 
-// told is what an issuer says of how people sign in.
-type told struct {
+// signIn is what an issuer says of how people sign in.
+type signIn struct {
 	endpoint    oauth2.Endpoint
 	tellsIssuer bool // what browsers bring back names the issuer
 }
@@ -190,10 +190,10 @@ func (i *Issuer) discover(ctx context.Context) (*oidc.RemoteKeySet, error) {
 	if i.failed = err; err != nil {
 		return nil, err
 	}
-	i.keys, i.told = keys, told{provider.Endpoint(), found.TellsIssuer}
-	i.told.endpoint.AuthStyle = oauth2.AuthStyleInHeader // which is what holds where it tells nothing
+	i.keys, i.signIn = keys, signIn{provider.Endpoint(), found.TellsIssuer}
+	i.signIn.endpoint.AuthStyle = oauth2.AuthStyleInHeader // which is what holds where it tells nothing
 	if len(found.Ways) > 0 && !slices.Contains(found.Ways, "client_secret_basic") {
-		i.told.endpoint.AuthStyle = oauth2.AuthStyleInParams
+		i.signIn.endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	return keys, nil
 }

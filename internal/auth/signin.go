@@ -138,9 +138,9 @@ func (i *Issuer) asClient(redirect string) (client *oauth2.Config, tellsIssuer b
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	c := i.config.SignIn
-	client = &oauth2.Config{ClientID: c.ClientID, ClientSecret: c.ClientSecret, Endpoint: i.told.endpoint, RedirectURL: redirect, Scopes: append([]string{oidc.ScopeOpenID}, c.Scopes...)}
+	client = &oauth2.Config{ClientID: c.ClientID, ClientSecret: c.ClientSecret, Endpoint: i.signIn.endpoint, RedirectURL: redirect, Scopes: append([]string{oidc.ScopeOpenID}, c.Scopes...)}
 	if c.ClientSecret == "" { // else the library would try another way with the same code
 		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
-	return client, i.told.tellsIssuer
+	return client, i.signIn.tellsIssuer
 }

@@ -4,6 +4,9 @@
 // Package command runs the commands of sessions: it knows where they run, with
 // what environment and limits, what becomes of their output, and how they ended.
 // How a process is confined and killed is the secret of package sandbox.
+//
+// Locks: of a [Runner], mu comes before jailing and that before spacing; that of [Runners] comes
+// after mu. Of the disk, walking comes before mu. Running.taking is held while output is given away.
 package command
 
 import (

@@ -7,6 +7,7 @@
 package config
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -90,6 +91,10 @@ type Config struct {
 	Channelz       bool               `yaml:"channelz"`
 	StopFile       string             `yaml:"stop_file"`
 	ShutdownGrace  time.Duration      `yaml:"shutdown_grace"`
+
+	// StateHome is where programs of this user keep what outlives them; empty: as the
+	// environment says. It is no key: servers of one process are told apart by it.
+	StateHome string `yaml:"-"`
 }
 
 type Admin struct {
@@ -109,8 +114,8 @@ type HTTP struct {
 }
 
 // Site says which sites may send requests by HTTP.
-func (c *Config) Site() site.Guard {
-	return site.Guard{Hosts: c.HTTP.Hosts, Origins: c.HTTP.Origins, Open: c.Authentication.Off()}
+func (c *Config) Site() site.Filter {
+	return site.Filter{Hosts: c.HTTP.Hosts, Origins: c.HTTP.Origins, Open: c.Authentication.Off()}
 }
 
 // Off says that nothing is served over HTTP.
@@ -337,6 +342,9 @@ func envOf(key string) string {
 func scalarKeys(t reflect.Type, prefix string) []string {
 	var keys []string
 	for field := range t.Fields() {
+		if field.Tag.Get("yaml") == "-" {
+			continue
+		}
 		key := prefix + field.Tag.Get("yaml")
 		switch field.Type.Kind() {
 		case reflect.Struct:
@@ -361,25 +369,25 @@ func (c *Config) FillIn() error {
 		}
 	}
 	if c.Sessions.WorkspaceRoot == "" {
-		c.Sessions.WorkspaceRoot = filepath.Join(StateDir(), "toolserver", "workspaces")
+		c.Sessions.WorkspaceRoot = filepath.Join(c.StateDir(), "workspaces")
 	}
 	if c.Sessions.WorkspaceRoot, err = filepath.Abs(c.Sessions.WorkspaceRoot); err != nil {
 		return err
 	}
 	if c.Sandbox.Caches.Dir == "" {
-		c.Sandbox.Caches.Dir = filepath.Join(StateDir(), "toolserver", "caches")
+		c.Sandbox.Caches.Dir = filepath.Join(c.StateDir(), "caches")
 	}
 	if c.Sandbox.Caches.Dir, err = filepath.Abs(c.Sandbox.Caches.Dir); err != nil {
 		return err
 	}
 	if c.Dynamic.Dir == "" {
-		c.Dynamic.Dir = filepath.Join(StateDir(), "toolserver", "tools")
+		c.Dynamic.Dir = filepath.Join(c.StateDir(), "tools")
 	}
 	if c.Dynamic.Dir, err = filepath.Abs(c.Dynamic.Dir); err != nil {
 		return err
 	}
 	if c.Artifacts.Dir == "" {
-		c.Artifacts.Dir = filepath.Join(StateDir(), "toolserver", "artifacts")
+		c.Artifacts.Dir = filepath.Join(c.StateDir(), "artifacts")
 	}
 	if c.Artifacts.Dir, err = filepath.Abs(c.Artifacts.Dir); err != nil {
 		return err
@@ -388,8 +396,13 @@ func (c *Config) FillIn() error {
 	return c.fillInState()
 }
 
-// StateDir returns where programs of this user keep what outlives them.
-func StateDir() string {
+// StateDir returns where the server keeps what outlives it, unless a key says otherwise.
+func (c *Config) StateDir() string {
+	return filepath.Join(cmp.Or(c.StateHome, stateHome()), "toolserver")
+}
+
+// stateHome returns where programs of this user keep what outlives them.
+func stateHome() string {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return dir
 	}

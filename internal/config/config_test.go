@@ -71,6 +71,9 @@ func keysOf(t reflect.Type, prefix string) []string {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		key := prefix + field.Tag.Get("yaml")
+		if field.Tag.Get("yaml") == "-" {
+			continue
+		}
 		keys = append(keys, key)
 		single := reflect.PointerTo(field.Type).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 		if field.Type.Kind() == reflect.Struct && !single {

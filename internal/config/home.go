@@ -65,7 +65,7 @@ func (c *Config) Readable(programs command.Programs) []string {
 
 // OwnTrees returns the directories in which the server keeps its own.
 func (c *Config) OwnTrees() []string {
-	trees := []string{filepath.Join(StateDir(), "toolserver"), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir, c.Dynamic.Dir}
+	trees := []string{c.StateDir(), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir, c.Dynamic.Dir}
 	if !c.State.Off() && !c.State.Shared() {
 		trees = append(trees, c.State.Dir)
 	}

@@ -110,7 +110,7 @@ func (c *Config) fillInState() (err error) {
 		if _, port, err := net.SplitHostPort(c.Listen); err == nil && port == "0" {
 			return nil
 		}
-		s.Dir = filepath.Join(StateDir(), "toolserver", "state", url.PathEscape(c.Listen))
+		s.Dir = filepath.Join(c.StateDir(), "state", url.PathEscape(c.Listen))
 	}
 	s.Dir, err = filepath.Abs(s.Dir)
 	return err

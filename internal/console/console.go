@@ -45,7 +45,7 @@ type Config struct {
 	Issuers []*auth.Issuer
 
 	// Site keeps other sites out.
-	Site site.Guard
+	Site site.Filter
 }
 
 // A Handler serves the console.

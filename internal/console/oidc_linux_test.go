@@ -207,10 +207,10 @@ func TestIssuer(t *testing.T) {
 	enter("otto")
 	b.see("corp:otto")
 	b.wait("document.querySelector('h1')?.textContent === 'Status'")
-	var told string
-	b.eval("location.href + document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)", &told)
-	if strings.Contains(told, "code") || strings.Contains(told, "eyJ") || strings.Contains(told, "flow") {
-		t.Error("a script reads ", told)
+	var shown string
+	b.eval("location.href + document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)", &shown)
+	if strings.Contains(shown, "code") || strings.Contains(shown, "eyJ") || strings.Contains(shown, "flow") {
+		t.Error("a script reads ", shown)
 	}
 	for _, c := range b.cookies() {
 		if !c.HTTPOnly || c.SameSite != "Strict" || strings.Contains(c.Value, "eyJ") || strings.HasSuffix(c.Name, "-flow") {

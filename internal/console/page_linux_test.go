@@ -131,13 +131,13 @@ func TestKeyboardOnly(t *testing.T) {
 	b.calm()
 }
 
-// look is how a page is looked at.
-type look struct {
+// appearance is how a page is looked at.
+type appearance struct {
 	width, height int64
 	theme         string
 }
 
-func (b *tab) as(l look) {
+func (b *tab) as(l appearance) {
 	b.t.Helper()
 	b.run(chromedp.ActionFunc(func(ctx context.Context) error {
 		return emulation.SetDeviceMetricsOverride(l.width, l.height, 1, false).Do(ctx)
@@ -229,7 +229,7 @@ func TestAxe(t *testing.T) {
 	test("sign-in")
 	b.signIn(olgaToken)
 	b.openRecorded(s)
-	for _, l := range []look{{360, 740, "dark"}, {1280, 800, "light"}} {
+	for _, l := range []appearance{{360, 740, "dark"}, {1280, 800, "light"}} {
 		b.as(l)
 		for _, p := range pages {
 			b.run(chromedp.Evaluate(fmt.Sprintf("location.hash = '#/' + %q", strings.ReplaceAll(p.place, "{execution}", execution)), nil))
@@ -267,7 +267,7 @@ func TestScreenshots(t *testing.T) {
 	s, execution := lively(t, "")
 	b := browse(t, s.origin+"/console/").signIn(olgaToken)
 	b.openRecorded(s)
-	shoot := func(name string, l look) {
+	shoot := func(name string, l appearance) {
 		b.as(l)
 		var picture []byte
 		b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
@@ -279,7 +279,7 @@ func TestScreenshots(t *testing.T) {
 		}
 	}
 	for _, p := range pages {
-		for _, l := range []look{{360, 740, "light"}, {360, 740, "dark"}, {1280, 800, "light"}, {1280, 800, "dark"}, {2560, 1440, "light"}, {2560, 1440, "dark"}} {
+		for _, l := range []appearance{{360, 740, "light"}, {360, 740, "dark"}, {1280, 800, "light"}, {1280, 800, "dark"}, {2560, 1440, "light"}, {2560, 1440, "dark"}} {
 			b.as(l)
 			b.run(chromedp.Evaluate(fmt.Sprintf("location.hash = '#/' + %q", strings.ReplaceAll(p.place, "{execution}", execution)), nil))
 			b.wait(p.there)

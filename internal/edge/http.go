@@ -48,7 +48,7 @@ type Config struct {
 	Limits Limits
 
 	// Site keeps other sites out.
-	Site site.Guard
+	Site site.Filter
 }
 
 // Path is where the handler serves.
@@ -111,7 +111,7 @@ func New(config Config) *Handler {
 		return h.nobody
 	}, &mcp.StreamableHTTPOptions{
 		SessionTimeout: h.limits.IdleTimeout, MaxRequestBodyBytes: int64(h.limits.MaxBody), EventStore: h.streams,
-		DisableLocalhostProtection: true, // site.Guard is stricter
+		DisableLocalhostProtection: true, // site.Filter is stricter
 	})
 	h.serve = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, r *http.Request) (*sdkauth.TokenInfo, error) {
 		return ctx.Value(requestKey{}).(*request).token(), nil

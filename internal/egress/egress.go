@@ -4,6 +4,9 @@
 // Package egress is how hosts are reached: by commands through an HTTP proxy, by the
 // server itself with a [Dialer], for tools of the web by a [Web]. Each host is judged before its name is resolved, then
 // what the name stands for, and exactly the address that was judged is dialled.
+//
+// Locks: those of a [Proxy], of its clients and of a [Web] are taken alone, and not held while
+// somebody is waited for.
 package egress
 
 import (

@@ -37,14 +37,14 @@ func Changed(at Place, state State, reason string) tools.Report {
 
 // Happened tells an event of the call of a step; nil where it says nothing to those who watch.
 func Happened(at Place, call *Call, event *pb.Event) tools.Report {
-	told := &pb.NestedCall{CallId: call.ID, Tool: output.Short(call.Tool, maxName), Event: event}
+	message := &pb.NestedCall{CallId: call.ID, Tool: output.Short(call.Tool, maxName), Event: event}
 	switch kind := event.GetKind().(type) {
 	case *pb.Event_Accepted:
-		told.Input = output.Short(string(call.Input), maxText)
+		message.Input = output.Short(string(call.Input), maxText)
 	case *pb.Event_ApprovalRequested, *pb.Event_ApprovalResolved, *pb.Event_Nested, *pb.Event_Started:
 	case *pb.Event_Finished:
-		told.Event = proto.CloneOf(event)
-		f := told.Event.GetFinished()
+		message.Event = proto.CloneOf(event)
+		f := message.Event.GetFinished()
 		f.DetailsJson = ""
 		if text := textOf(kind.Finished); text != "" {
 			f.Content = []*pb.Content{{Kind: &pb.Content_Text{Text: output.Short(text, maxText)}}}
@@ -52,7 +52,7 @@ func Happened(at Place, call *Call, event *pb.Event) tools.Report {
 	default:
 		return nil
 	}
-	return nested(at, &pb.Nested{Kind: &pb.Nested_Call{Call: told}})
+	return nested(at, &pb.Nested{Kind: &pb.Nested_Call{Call: message}})
 }
 
 func nested(at Place, n *pb.Nested) tools.Report {

@@ -12,6 +12,8 @@
 //
 // Goroutines: [Hooks.Notify] starts one for each notification, at most maxNotices;
 // [Hooks.Close] ends them and waits.
+//
+// Locks: that of [Hooks] and that of the turns are taken alone.
 package hook
 
 import (

@@ -25,6 +25,8 @@
 // the kernel tells whether a command could have. One that a command moved keeps what
 // was trusted of it only if it was there before the first command: whatever else
 // comes to lie where git finds it, the command has put there.
+//
+// Locks: that of [Keepers] comes first. Of a tree, sweeping comes before serving, and both before mu.
 package integrity
 
 import (

@@ -4,6 +4,9 @@
 // Package limit decides whether a call comes too often: it counts calls against
 // rules of rate and concurrency, and notices a caller that goes in circles. It
 // does no I/O and has no goroutine, unless servers share the limits; see [Shared].
+//
+// Locks: that of a [Limiter] guards every count, that of a [Shared] whether the entries can be
+// reached. Neither is held while the entries are asked.
 package limit
 
 import (
@@ -160,29 +163,29 @@ func (l *Limiter) Take(call Key) (*Permit, *Refusal) {
 	if len(rules) == 0 && current.guard == (LoopLimit{}) {
 		return nil, nil
 	}
-	var verdict verdict
+	var attempt attempt
 	if l.shared != nil {
-		verdict = l.takeShared(rules, current.guard, &call)
+		attempt = l.takeShared(rules, current.guard, &call)
 	} else {
-		l.take(&verdict, rules, current.guard, &call, int64(time.Since(l.began)))
+		l.take(&attempt, rules, current.guard, &call, int64(time.Since(l.began)))
 	}
 	// What is said about it is put into words without the lock.
-	if verdict.loop != nil {
-		return nil, verdict.loop
+	if attempt.loop != nil {
+		return nil, attempt.loop
 	}
-	if verdict.worst.counter != nil {
-		refusal := verdict.worst.refusal(call.Spec)
+	if attempt.worst.counter != nil {
+		refusal := attempt.worst.refusal(call.Spec)
 		return nil, &refusal
 	}
-	for i := range verdict.shadows {
-		verdict.permit.shadows = append(verdict.permit.shadows, verdict.shadows[i].refusal(call.Spec))
+	for i := range attempt.shadows {
+		attempt.permit.shadows = append(attempt.permit.shadows, attempt.shadows[i].refusal(call.Spec))
 	}
-	return verdict.permit, nil
+	return attempt.permit, nil
 }
 
-// verdict is what becomes of a call: it loops, or the worst of the rules that
+// attempt is what becomes of a call: it loops, or the worst of the rules that
 // refuse it, or its permit and the shadow rules that would have refused it.
-type verdict struct {
+type attempt struct {
 	loop    *Refusal
 	worst   check
 	permit  *Permit
@@ -196,7 +199,7 @@ type verdict struct {
 }
 
 // take counts a call, unless the guard or a rule refuses it.
-func (l *Limiter) take(v *verdict, rules []*counter, guard LoopLimit, call *Key, now int64) {
+func (l *Limiter) take(v *attempt, rules []*counter, guard LoopLimit, call *Key, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var turn turn
@@ -291,7 +294,7 @@ func (p *Permit) hold(s slot) {
 
 // A Refusal says why a call may not run now.
 type Refusal struct {
-	Kind Kind
+	Kind RefusalKind
 
 	// Rule is the name of the rule that refused, or of the guard.
 	Limit string
@@ -307,15 +310,15 @@ type Refusal struct {
 	Shadow bool
 }
 
-// Kind is what a call was too much of.
-type Kind int
+// RefusalKind is what a call was too much of.
+type RefusalKind int
 
 const (
-	Rate       Kind = 1 + iota // too many calls in a time
-	Concurrent                 // too many calls at once
-	Loop                       // the same again and again
+	Rate       RefusalKind = 1 + iota // too many calls in a time
+	Concurrent                        // too many calls at once
+	Loop                              // the same again and again
 )
 
 var kindNames = [...]string{"none", "rate", "concurrent", "loop"}
 
-func (k Kind) String() string { return kindNames[k] }
+func (k RefusalKind) String() string { return kindNames[k] }

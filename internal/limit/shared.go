@@ -122,7 +122,7 @@ func (c *counter) entryOf(space string, k key) string {
 // take moves the time of a bucket on by up to most calls, and returns by how many. Where there
 // is no room for least, it is 0, and wait is how long until there is.
 func (s *Shared) take(entry string, interval, depth, most, least int64) (got, wait int64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	ctx, cancel := context.WithTimeout(context.Background(), askTime) // the tokens are also for those who wait with the caller
 	defer cancel()
 	for {
 		found, err := s.config.Entries.Get(ctx, entry)
@@ -233,9 +233,9 @@ func (k *check) takeLeased(call *Key, now int64) (soon []lacking) {
 func (l *Limiter) Share(with *Shared, space string) { l.shared, l.space = with, space }
 
 // takeShared is take where servers share the limits: it asks for tokens that are missing.
-func (l *Limiter) takeShared(rules []*counter, guard LoopLimit, call *Key) (v verdict) {
+func (l *Limiter) takeShared(rules []*counter, guard LoopLimit, call *Key) (v attempt) {
 	for range maxAsks {
-		v = verdict{leased: l.shared.reachable()}
+		v = attempt{leased: l.shared.reachable()}
 		l.take(&v, rules, guard, call, int64(time.Since(l.began)))
 		for _, of := range v.soon {
 			go l.ask(of)

@@ -172,12 +172,12 @@ func TestServerIsIdle(t *testing.T) {
 // TestIndexing: an answer of a server that is still busy says so.
 func TestIndexing(t *testing.T) {
 	k := newFake(t, lsp.Config{Timeout: 2 * time.Second}, "indexes")
-	var told []string
-	found, err := k.set.For(k.env, func(p tools.Progress) { told = append(told, p.Message) }).Find(t.Context(), lsp.Definition, cat)
+	var messages []string
+	found, err := k.set.For(k.env, func(p tools.Progress) { messages = append(messages, p.Message) }).Find(t.Context(), lsp.Definition, cat)
 	if err != nil || found.Indexing != "Indexing (7 %)" || len(found.List) != 1 {
 		t.Errorf("%+v, %v", found, err)
 	}
-	has(t, strings.Join(told, "\n"), "fake: Indexing (7 %)")
+	has(t, strings.Join(messages, "\n"), "fake: Indexing (7 %)")
 }
 
 // TestTrouble: what a server says that it cannot do is told, and nobody waits for it.

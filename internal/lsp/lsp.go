@@ -14,6 +14,10 @@
 // ends, before the lock of its place is taken, and that before the slot's own mu. Of a server,
 // questions holds off what changes texts for a question, and mu guards what it was told; it
 // is held while the tracker is asked for changes, whose lock is taken last.
+//
+// Goroutines: a server has one that waits for its end, one that writes to it, one that waits for
+// the end of its connection, and those of the connection; all end with its process, which the
+// slot owns. A check has one, which ends with the time of the check.
 package lsp
 
 import (
@@ -23,9 +27,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -69,6 +75,7 @@ type Set struct {
 	runners *command.Runners
 	config  Config
 	table   []Server
+	watches atomic.Int64 // directories that its trackers may still watch
 
 	mu       sync.Mutex
 	sessions map[tools.Session]*place
@@ -77,7 +84,9 @@ type Set struct {
 // New returns a set without servers, which runners run.
 func New(runners *command.Runners, config Config) *Set {
 	config = config.WithDefaults()
-	return &Set{runners: runners, config: config, table: config.Known(), sessions: make(map[tools.Session]*place)}
+	s := &Set{runners: runners, config: config, table: config.Known(), sessions: make(map[tools.Session]*place)}
+	s.watches.Store(int64(index.Watches() / watchShare))
+	return s
 }
 
 // place is what one session has.
@@ -112,7 +121,7 @@ func (s *Set) placeOf(env tools.Env) (*place, error) {
 	defer s.mu.Unlock()
 	at := s.sessions[env.Session]
 	if at == nil {
-		at = &place{set: s, runner: runner, env: env, files: newTracker(env.Workspace)}
+		at = &place{set: s, runner: runner, env: env, files: newTracker(env.Workspace, &s.watches)}
 		if !runner.BeforeClose(func() { s.end(env.Session, at) }) {
 			return nil, command.ErrSessionEnds
 		}

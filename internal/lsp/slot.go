@@ -181,8 +181,8 @@ func (s *slot) ask(ctx context.Context, env tools.Env, f func(*process) error) e
 			}
 			s.discard(p)
 			if hung, ok := errors.AsType[*tools.Failure](err); ok && hung.Code == codeNoAnswer {
-				if told := s.died(&death{how: p.ending(), stderr: p.said.String()}); told != nil {
-					return told
+				if failure := s.died(&death{how: p.ending(), stderr: p.said.String()}); failure != nil {
+					return failure
 				}
 				return err // whoever asked has waited long enough
 			}
@@ -197,8 +197,8 @@ func (s *slot) ask(ctx context.Context, env tools.Env, f func(*process) error) e
 		if !died {
 			return err
 		}
-		if told := s.died(d); told != nil {
-			return told
+		if failure := s.died(d); failure != nil {
+			return failure
 		}
 	}
 }

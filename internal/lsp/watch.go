@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"go.lsp.dev/protocol"
 
@@ -17,7 +18,8 @@ import (
 
 // Bounds of what is known of the files of a workspace.
 const (
-	maxWatched = 8192    // directories the kernel tells of
+	maxWatched = 8192    // directories of a session that the kernel tells of
+	watchShare = 8       // of what the user may watch, the part for all sessions: the rest is for what agents run
 	maxLooked  = 100_000 // entries that are looked at where it does not
 	maxPending = 20_000  // changes that a server was not told of yet
 )
@@ -28,7 +30,8 @@ var late = []string{"node_modules", "vendor", "target", ".venv", "venv", "__pyca
 // A tracker knows which files of a workspace have changed since it was last asked: the
 // kernel tells, at the moment of the change. Where it cannot, all files are looked at.
 type tracker struct {
-	ws *workspace.Workspace
+	ws   *workspace.Workspace
+	left *atomic.Int64 // directories that trackers may still watch
 
 	mu      sync.Mutex
 	begun   bool
@@ -47,7 +50,9 @@ type subscription struct {
 	missed  bool // anything may have changed
 }
 
-func newTracker(ws *workspace.Workspace) *tracker { return &tracker{ws: ws} }
+func newTracker(ws *workspace.Workspace, left *atomic.Int64) *tracker {
+	return &tracker{ws: ws, left: left}
+}
 
 // subscribe has changes noted from now on.
 func (t *tracker) subscribe() *subscription {
@@ -82,10 +87,17 @@ func (t *tracker) close() {
 }
 
 func (t *tracker) forget() {
+	t.unwatch()
+	t.seen, t.begun, t.partial = nil, false, false
+}
+
+// unwatch gives back what is watched.
+func (t *tracker) unwatch() {
 	if t.watch != nil {
 		t.watch.Close()
 	}
-	t.watch, t.dirs, t.seen, t.begun, t.partial = nil, nil, nil, false, false
+	t.left.Add(int64(len(t.dirs)))
+	t.watch, t.dirs = nil, nil
 }
 
 // begin watches the workspace, or looks at it.
@@ -93,11 +105,8 @@ func (t *tracker) begin() {
 	if t.begunWatch() {
 		return
 	}
-	if t.watch != nil {
-		t.watch.Close()
-		t.watch, t.dirs = nil, nil
-	}
-	t.seen, t.partial = t.look()
+	t.unwatch()
+	t.seen, t.partial = t.list()
 }
 
 // begunWatch watches every directory, and reports whether it could.
@@ -133,11 +142,7 @@ func (t *tracker) follow(path string, found func(path string)) error {
 		if err != nil {
 			continue // it is gone, or may not be read by a server either
 		}
-		if len(t.dirs) >= maxWatched {
-			dir.Close()
-			return errTooMany
-		}
-		number, err := t.watch.Add(dir)
+		number, err := t.add(dir)
 		if err != nil {
 			dir.Close()
 			return err
@@ -162,8 +167,21 @@ func (t *tracker) follow(path string, found func(path string)) error {
 	return nil
 }
 
-// look returns the files of the workspace, and whether there are more.
-func (t *tracker) look() (files map[string]workspace.Version, more bool) {
+// add watches a directory, unless too many are.
+func (t *tracker) add(dir *workspace.Dir) (number int32, err error) {
+	if t.left.Add(-1) < 0 || len(t.dirs) >= maxWatched {
+		t.left.Add(1)
+		return 0, errTooMany
+	}
+	number, err = t.watch.Add(dir)
+	if _, known := t.dirs[number]; known || err != nil {
+		t.left.Add(1)
+	}
+	return number, err
+}
+
+// list returns the files of the workspace, and whether there are more.
+func (t *tracker) list() (files map[string]workspace.Version, more bool) {
 	files = make(map[string]workspace.Version)
 	all, err := t.ws.Walk(context.Background(), ".", maxLooked, func(e workspace.Entry) error {
 		if e.Mode.IsDir() && filepath.Base(e.Path) == ".git" {
@@ -216,7 +234,7 @@ func (s *subscription) pending() (paths map[string]bool, missed bool) {
 // refresh notes what has changed until now.
 func (t *tracker) refresh() {
 	if t.watch == nil {
-		now, partial := t.look()
+		now, partial := t.list()
 		for path, version := range now {
 			if was, known := t.seen[path]; !known {
 				t.note(path, protocol.FileChangeTypeCreated)
@@ -258,6 +276,7 @@ func (t *tracker) notice(n workspace.Notice) (missed bool) {
 	if n.Name == "" {
 		if n.Gone {
 			delete(t.dirs, n.Dir)
+			t.left.Add(1)
 			return dir == "."
 		}
 		return false

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// A Kind is what the files of a [Set] are.
-type Kind[T any] struct {
+// A Format is what the files of a [Set] are.
+type Format[T any] struct {
 	Name string // such as "a skill"
 
-	// Find returns the files of a folder that may be of the kind, sorted. An error is told,
+	// Find returns the files of a folder that may be of the format, sorted. An error is told,
 	// and what comes with it is looked at all the same.
 	Find func(root *os.Root) (files []string, err error)
 
@@ -34,8 +34,8 @@ type Kind[T any] struct {
 // A Set has what the files of folders say, as they are by now. Its methods are safe for
 // concurrent use.
 type Set[T any] struct {
-	kind Kind[T]
-	dirs []string
+	format Format[T]
+	dirs   []string
 
 	mu       sync.Mutex
 	seen     map[string]*found[T] // by the path of the file
@@ -62,8 +62,8 @@ type stamp struct {
 }
 
 // NewSet returns what folders have of a kind.
-func NewSet[T any](kind Kind[T], dirs []string) *Set[T] {
-	return &Set[T]{kind: kind, dirs: dirs, seen: make(map[string]*found[T])}
+func NewSet[T any](format Format[T], dirs []string) *Set[T] {
+	return &Set[T]{format: format, dirs: dirs, seen: make(map[string]*found[T])}
 }
 
 // Dirs returns the folders.
@@ -97,7 +97,7 @@ func (s *Set[T]) refresh() {
 			wrong = append(wrong, err.Error())
 			continue
 		}
-		files, err := s.kind.Find(root)
+		files, err := s.format.Find(root)
 		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", dir, err))
 		}
@@ -113,7 +113,7 @@ func (s *Set[T]) refresh() {
 			case f.err != nil:
 				wrong = append(wrong, fmt.Sprintf("%s: %v", path, f.err))
 			case i >= 0:
-				wrong = append(wrong, fmt.Sprintf("%s: there is %s %s in %s", path, s.kind.Name, all[i].name, all[i].path))
+				wrong = append(wrong, fmt.Sprintf("%s: there is %s %s in %s", path, s.format.Name, all[i].name, all[i].path))
 			default:
 				all = append(all, f)
 			}
@@ -148,9 +148,9 @@ func (s *Set[T]) renewed(f *found[T], root *os.Root, dir, file string) *found[T]
 	if f != nil && f.stamp == next.stamp {
 		return f
 	}
-	text, err := Read(root, file, s.kind.MaxBytes)
+	text, err := Read(root, file, s.format.MaxBytes)
 	if err == nil {
-		next.value, next.name, err = s.kind.Parse(dir, file, text)
+		next.value, next.name, err = s.format.Parse(dir, file, text)
 	}
 	if err != nil {
 		next.err = errors.New(PlainError(err))

@@ -6,6 +6,14 @@
 // [state]; each process has an index of the namespaces that are in use, made of it and kept
 // up to date by a watch. Nothing of a namespace is told outside of it, also not by ranks or
 // counts: each has an index of its own.
+//
+// Locks: Store.opening is held while the engine opens the buckets, and no other with it. Store.mu
+// guards which namespaces are open, that of a space what is known of it, that of an [Ingestion] what
+// was added: none of these is held while another is taken, or the engine or a model is asked.
+//
+// Goroutines: a namespace that is open has one that follows the state and one that loads
+// sources, until it is idle or the store is closed. A call that has vectors made or texts stored
+// waits for those that it began.
 package memory
 
 import (
@@ -73,7 +81,7 @@ type Options struct {
 
 	// Engine opens the state, when it is first needed. Lasting says that it outlives the
 	// process.
-	Engine  func() (state.Engine, error)
+	Engine  func(context.Context) (state.Engine, error)
 	Lasting bool
 
 	// Mask takes secrets out of what is stored.
@@ -183,7 +191,7 @@ func (s *Store) buckets() (err error) {
 	if s.options.Engine == nil {
 		return tools.Failf("not_kept", "This server keeps no memory.")
 	}
-	engine, err := s.options.Engine()
+	engine, err := s.options.Engine(s.ctx)
 	if err != nil {
 		return unavailable(err)
 	}

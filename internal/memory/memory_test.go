@@ -30,7 +30,7 @@ func openEngine(t testing.TB) state.Engine {
 
 func openStore(t testing.TB, engine state.Engine, o Options) *Store {
 	t.Helper()
-	o.Engine = func() (state.Engine, error) { return engine, nil }
+	o.Engine = func(context.Context) (state.Engine, error) { return engine, nil }
 	s := New(o)
 	t.Cleanup(func() { s.Close() })
 	return s

@@ -71,15 +71,15 @@ func newSpace(s *Store, prefix string) *space {
 func (sp *space) follow() {
 	for sp.ctx.Err() == nil {
 		seen := make(map[string]bool) // in the snapshot
-		told := false
+		complete := false
 		err := sp.store.entries.Watch(sp.ctx, sp.prefix, func(e state.Entry) {
 			switch {
 			case e.Key == "":
-				told = true
+				complete = true
 				sp.keepOnly(seen)
 				seen = nil
 			default:
-				if !told {
+				if !complete {
 					seen[e.Key] = true
 				}
 				sp.take(e)

@@ -346,7 +346,7 @@ func (e *Endpoint) Probe(ctx context.Context) error {
 	return nil // many have no list of models
 }
 
-func (e *Endpoint) failed(kind Kind, format string, args ...any) *Error {
+func (e *Endpoint) failed(kind ErrorKind, format string, args ...any) *Error {
 	text := fmt.Sprintf("The model %s %s", e.spec.Name, fmt.Sprintf(format, args...))
 	return &Error{Kind: kind, Endpoint: e.spec.Name, Message: text}
 }

@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 		for _, test := range []struct {
 			turn  modeltest.Turn
 			set   func(*model.Spec, *modeltest.Server)
-			kind  model.Kind
+			kind  model.ErrorKind
 			words string
 		}{
 			{set: func(s *model.Spec, _ *modeltest.Server) { writeFile(t, s.KeyFile, "sk-other") }, kind: model.Credentials, words: "key_file"},
@@ -221,7 +221,7 @@ func TestRetryAfter(t *testing.T) {
 func TestRetriesEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		turn  modeltest.Turn
-		kind  model.Kind
+		kind  model.ErrorKind
 		asked int
 	}{
 		"rate":     {modeltest.Turn{Status: 429, RetryAfter: "1"}, model.RateLimited, 3},
@@ -288,7 +288,7 @@ func TestBreakOff(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
 		for _, test := range []struct {
 			turn modeltest.Turn
-			kind model.Kind
+			kind model.ErrorKind
 		}{
 			{modeltest.Turn{Text: strings.Repeat("many words ", 50), Cut: 3000}, model.BrokeOff},
 			{modeltest.Turn{Text: "some words", Error: "overloaded_error"}, model.Overloaded},

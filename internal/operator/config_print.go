@@ -49,7 +49,9 @@ func eachValue(v reflect.Value, key string, visit func(key string, value reflect
 		visit(key, v)
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
-			eachValue(v.Field(i), strings.TrimPrefix(key+"."+v.Type().Field(i).Tag.Get("yaml"), "."), visit)
+			if name := v.Type().Field(i).Tag.Get("yaml"); name != "-" {
+				eachValue(v.Field(i), strings.TrimPrefix(key+"."+name, "."), visit)
+			}
 		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct && v.Len() > 0:
 		for i := range v.Len() {

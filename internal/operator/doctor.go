@@ -157,7 +157,7 @@ func diagnose(ctx context.Context, c *config.Config) (*diagnosis, error) {
 	if err := d.run(ctx, c, jails, programs); err != nil {
 		return nil, err
 	}
-	checks, capabilities, err := server.Probe(ctx, &c.Sandbox, os.Stderr)
+	checks, capabilities, err := server.Probe(ctx, c, os.Stderr)
 	if err != nil {
 		return nil, err
 	}

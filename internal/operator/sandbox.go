@@ -45,7 +45,7 @@ server with sandbox.mode "required" would not serve then.`,
 			if err != nil {
 				return err
 			}
-			checks, capabilities, err := server.Probe(cmd.Context(), &c.Sandbox, os.Stderr)
+			checks, capabilities, err := server.Probe(cmd.Context(), c, os.Stderr)
 			if err != nil {
 				return err
 			}

@@ -82,7 +82,7 @@ func (e *Expression) Speaks(variables ...string) (does bool) {
 // Value evaluates the expression. What it gives is what JSON has: maps by text, lists, text,
 // numbers, truths and nil.
 func (e *Expression) Value(values map[string]any) (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), maxExpressionTime)
+	ctx, cancel := context.WithTimeout(context.Background(), maxExpressionTime) // as conditions: the bound is the same for every caller
 	defer cancel()
 	out, _, err := e.program.ContextEval(ctx, values)
 	var cancelled interpreter.EvalCancelledError

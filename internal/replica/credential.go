@@ -50,7 +50,7 @@ func (c *Credential) Server(find func(ctx context.Context, run uint64) (Member, 
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.certificate}, ClientAuth: tls.RequireAnyClientCert, NextProtos: []string{"h2"},
 		VerifyConnection: func(s tls.ConnectionState) error {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // a handshake hands no context to this
 			defer cancel()
 			run, err := RunOf(s)
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -50,7 +51,7 @@ type Config struct {
 	Authenticator auth.Authenticator
 
 	// Site keeps other sites out.
-	Site site.Guard
+	Site site.Filter
 }
 
 // A Handler serves RPCs over HTTP.
@@ -58,6 +59,9 @@ type Handler struct {
 	config Config
 	mux    *runtime.ServeMux
 }
+
+// setParser is done once: the gateway keeps the parser for all handlers of a process.
+var setParser sync.Once
 
 // New returns a handler.
 func New(config Config) *Handler {
@@ -72,7 +76,9 @@ func New(config Config) *Handler {
 		runtime.WithErrorHandler(answerError),
 		runtime.WithStreamErrorHandler(func(ctx context.Context, err error) *status.Status { return status.Convert(causeOf(ctx, err)) }),
 		runtime.WithRoutingErrorHandler(answerRouting),
-		runtime.SetQueryParameterParser(parameters{}),
+		func(mux *runtime.ServeMux) {
+			setParser.Do(func() { runtime.SetQueryParameterParser(parameters{})(mux) })
+		},
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithDisablePathLengthFallback(), // a form is no query
 	)

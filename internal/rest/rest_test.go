@@ -39,19 +39,19 @@ func TestEveryRPC(t *testing.T) {
 			}
 		}
 	}
-	var told struct {
+	var api struct {
 		Info        struct{ Title, Version string }
 		Paths       map[string]map[string]operation
 		Definitions map[string]any
 	}
-	if err := json.Unmarshal(document(), &told); err != nil {
+	if err := json.Unmarshal(document(), &api); err != nil {
 		t.Fatal(err)
 	}
-	if told.Info.Title != "toolserver" || told.Info.Version != version.Text() || told.Definitions["Error"] == nil {
-		t.Errorf("the document is titled %+v, and tells of errors %v", told.Info, told.Definitions["Error"])
+	if api.Info.Title != "toolserver" || api.Info.Version != version.Text() || api.Definitions["Error"] == nil {
+		t.Errorf("the document is titled %+v, and tells of errors %v", api.Info, api.Definitions["Error"])
 	}
 	at, answers := make(map[string]string), make(map[string]string)
-	for path, methods := range told.Paths {
+	for path, methods := range api.Paths {
 		for method, operation := range methods {
 			at[operation.OperationID] = strings.ToUpper(method) + " " + path
 			answers[operation.OperationID] = operation.Responses["200"].Schema.Ref

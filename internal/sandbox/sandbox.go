@@ -10,6 +10,9 @@
 // make namespaces, a space has its own: commands see a [View] of the files there
 // are, their own processes, and a network that is loopback alone. Where it does
 // not, Landlock and seccomp hold without them.
+//
+// Locks: that of a [Jail] comes before that of its [Space], and that before the one of the link
+// to the helper. Those of the [Sandbox] and of the monitor are taken alone.
 package sandbox
 
 import (

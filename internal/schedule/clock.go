@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	look       = 30 * time.Second // at the clock on the wall, which may be set, at the latest
+	maxWait    = 30 * time.Second // until the clock on the wall, which may be set, is read again
 	setBack    = time.Minute      // by so much a clock is set, and not only corrected
 	retryAfter = 5 * time.Second
 )
@@ -104,7 +104,7 @@ func (s *Schedules) fireDue(k *kept, now time.Time) time.Duration {
 	for len(s.heap) > 0 {
 		first := s.heap[0]
 		if wait := first.at.Sub(now); wait > 0 {
-			return min(wait, look)
+			return min(wait, maxWait)
 		}
 		heap.Pop(&s.heap)
 		if s.waited[first.key].Equal(first.at) {
@@ -116,7 +116,7 @@ func (s *Schedules) fireDue(k *kept, now time.Time) time.Duration {
 		}
 		s.atWork.Go(func() { s.due(k, first) })
 	}
-	return look
+	return maxWait
 }
 
 // due sees to the times of a schedule that are due, if nobody else does.

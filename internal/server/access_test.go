@@ -218,6 +218,7 @@ func who(t *testing.T, conn *grpc.ClientConn, authorization ...string) (string, 
 // TestTokensOverTheWire sends tokens of every kind through gRPC over TLS to a server that
 // asks a real issuer and a real cluster.
 func TestTokensOverTheWire(t *testing.T) {
+	t.Parallel()
 	i := newTestIssuer(t)
 	first, second, strange := i.key("one"), i.key("two"), i.key("one")
 	i.set(true) // nobody is there when the server starts
@@ -346,6 +347,7 @@ func issued(t *testing.T, name string, caPEM, caKeyPEM []byte, valid time.Durati
 // TestCertificatesOverTheWire: a certificate that expires, or whose CA goes, in the middle of
 // a connection ends its streams and refuses its calls; one of a wrong CA does not connect.
 func TestCertificatesOverTheWire(t *testing.T) {
+	t.Parallel()
 	ca, caKey := signed(t, "ca")
 	other, otherKey := signed(t, "other")
 	file := filepath.Join(t.TempDir(), "ca.crt")

@@ -43,6 +43,7 @@ func (s *wholeServer) repository() func(args ...string) string {
 // TestAgentMaxMode proves that what the server does for an agent in the session of its
 // caller is judged in no other mode than what the caller does there.
 func TestAgentMaxMode(t *testing.T) {
+	t.Parallel()
 	free, bound := strings.Repeat("f", 40), strings.Repeat("b", 40)
 	s := serveAgents(t, modeltest.Turns(modeltest.Turn{Text: "Done."}), `{list: [{name: writer, prompt: You write.}]}
 authentication:
@@ -80,6 +81,7 @@ authentication:
 // the repository around it but by the merge; and that hooks of the repository stay, which
 // the sandbox keeps out of the worktree.
 func TestAgentLeavesNoTrap(t *testing.T) {
+	t.Parallel()
 	for name, trap := range map[string]func(sprung string) toolcall.Call{
 		"hook that the repository looks for there": func(sprung string) toolcall.Call {
 			return modeltest.Call("write_file", map[string]any{"path": "githooks/post-commit", "content": "#!/bin/sh\ntouch " + sprung + "\n"})

@@ -28,8 +28,6 @@ func serveAgents(t *testing.T, script modeltest.Script, agents string) *wholeSer
 	t.Helper()
 	provider := httptest.NewServer(modeltest.New(script))
 	t.Cleanup(provider.Close)
-	t.Setenv("TEST_MODEL_KEY", "key")
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	dir := t.TempDir()
 	return serveWhole(t, dir, inDir(dir, "", "", ", allowed_workspaces: ["+dir+"/ws], max_mode: allow, mode: ask", fmt.Sprintf(
 		"models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: TEST_MODEL_KEY}]\nagents: %s\n", provider.URL, agents)), zap.NewNop())
@@ -38,6 +36,7 @@ func serveAgents(t *testing.T, script modeltest.Script, agents string) *wholeSer
 // TestAgents has two levels of agents work under a person's eyes, and cancels them in the
 // middle: nothing goes on, all streams end, and the audit log tells who asked whom.
 func TestAgents(t *testing.T) {
+	t.Parallel()
 	script := func(r *modeltest.Request) modeltest.Turn {
 		turn := r.Said()
 		switch {
@@ -111,12 +110,12 @@ func TestAgents(t *testing.T) {
 // TestAgentOfMCPClient proves that who uses an MCP client is told which agent asks, and that
 // progress of a step of an agent is not taken for that of its whole task.
 func TestAgentOfMCPClient(t *testing.T) {
+	t.Parallel()
 	provider := httptest.NewServer(modeltest.New(modeltest.Turns(
 		modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("write_file", map[string]any{"path": "a.txt", "content": "x"})}},
 		modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("sleep", map[string]any{"duration_ms": 200})}},
 		modeltest.Turn{Text: "Done."})))
 	t.Cleanup(provider.Close)
-	t.Setenv("TEST_MODEL_KEY", "key")
 	s := serveREST(t, fmt.Sprintf("models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: TEST_MODEL_KEY}]\nagents: {list: [{name: worker, prompt: You work., mode: ask}]}\n", provider.URL))
 	var mu sync.Mutex
 	var asked, progress []string
@@ -165,6 +164,7 @@ func TestAgentOfMCPClient(t *testing.T) {
 // TestAgentsHaveNoPlace proves that an agent does not wait for a place among the calls that run,
 // which it would hold itself.
 func TestAgentsHaveNoPlace(t *testing.T) {
+	t.Parallel()
 	s := serveAgents(t, modeltest.Turns(modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("read_file", map[string]any{"path": "a.txt"})}}, modeltest.Turn{Text: "Done."}),
 		"{list: [{name: reader, prompt: x}]}\nexecutions: {max_active: 1}")
 	s.file("a.txt", "hello\n")
@@ -176,6 +176,7 @@ func TestAgentsHaveNoPlace(t *testing.T) {
 // TestAgentPolicy proves that rules can speak of agents, and that without any rule they are
 // no question.
 func TestAgentPolicy(t *testing.T) {
+	t.Parallel()
 	s := serveAgents(t, modeltest.Turns(modeltest.Turn{Text: "Done."}), `{list: [{name: good, prompt: x}, {name: bad, prompt: x}]}
 policy: {file: `+writtenPolicy(t, `version: 1
 rules:
@@ -192,6 +193,7 @@ rules:
 // TestAgentFolder proves that an agent of another system's file works as it is, and that a
 // change counts at once.
 func TestAgentFolder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
@@ -234,6 +236,7 @@ func writtenPolicy(t *testing.T, text string) string {
 // TestAgentWorktree proves that an isolated agent works on a copy, and that what it changed is
 // merged, or kept as a branch.
 func TestAgentWorktree(t *testing.T) {
+	t.Parallel()
 	git := needs(t, "git")
 	s := serveAgents(t, func(r *modeltest.Request) modeltest.Turn {
 		if r.Said() > 0 {

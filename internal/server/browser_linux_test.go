@@ -231,6 +231,7 @@ func aShop() http.Handler {
 // TestBrowserShops: a real browser signs in, searches, fills a form, uploads, answers a
 // dialog, downloads, and shows what it sees.
 func TestBrowserShops(t *testing.T) {
+	t.Parallel()
 	s := serveBrowser(t, aShop(), "")
 	has(t, s.do("navigate", `"url":"http://shop.example/"`), `succeeded; Opened http://shop.example/ "Sign in"`)
 	page := s.do("snapshot")
@@ -293,6 +294,7 @@ func TestBrowserShops(t *testing.T) {
 
 // TestBrowserOperates: what else can be done with a page, and looked at.
 func TestBrowserOperates(t *testing.T) {
+	t.Parallel()
 	s := serveBrowser(t, aShop(), "evaluate: true")
 	has(t, s.do("navigate", `"url":"http://shop.example/play"`), `"Play"`)
 	page := s.do("snapshot")
@@ -382,6 +384,7 @@ func TestBrowserOperates(t *testing.T) {
 // TestBrowserReaches: pages reach what the policy allows, and the session's own loopback;
 // whatever else they try is refused, and told.
 func TestBrowserReaches(t *testing.T) {
+	t.Parallel()
 	var canaried []string
 	canary := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { canaried = append(canaried, r.URL.Path) }))
 	defer canary.Close()
@@ -491,6 +494,7 @@ new WebSocket("ws://127.0.0.1:4173/own-socket").onclose = () => document.body.ap
 // TestBrowserHasNoOtherWay: WebRTC and service workers reach no more than pages do, and a host
 // that was given to a browser is judged anew with each call.
 func TestBrowserHasNoOtherWay(t *testing.T) {
+	t.Parallel()
 	var canaried atomic.Int32
 	canary := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { canaried.Add(1) }))
 	defer canary.Close()
@@ -584,6 +588,7 @@ e.source.postMessage("The worker tried");
 
 // TestBrowserIsMissing: without a browser the tool is listed with how to get one.
 func TestBrowserIsMissing(t *testing.T) {
+	t.Parallel()
 	s := serveSources(t, "browser: {path: /nonexistent/chromium}\n")
 	list, err := s.ListTools(t.Context(), &pb.ListToolsRequest{View: pb.ToolView_TOOL_VIEW_FULL, Names: []string{"browser"}})
 	if err != nil || len(list.GetTools()) != 1 {
@@ -595,6 +600,7 @@ func TestBrowserIsMissing(t *testing.T) {
 
 // TestBrowserSurvives: pages that take all they can are bounded, and told of.
 func TestBrowserSurvives(t *testing.T) {
+	t.Parallel()
 	site := http.NewServeMux()
 	site.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<title>Fine</title>fine") })
 	site.HandleFunc("GET /never", func(w http.ResponseWriter, r *http.Request) {
@@ -679,6 +685,7 @@ func (s *browserServer) busy() bool {
 
 // TestBrowserElsewhere: a browser that the operator runs is used in place of one of ours.
 func TestBrowserElsewhere(t *testing.T) {
+	t.Parallel()
 	program := needs(t, "chromium")
 	site := httptest.NewServer(aShop())
 	defer site.Close()
@@ -723,6 +730,7 @@ func TestBrowserElsewhere(t *testing.T) {
 // TestBrowserSnapshotIsShort: of a page with 5,000 elements a snapshot has at most a tenth
 // of its HTML, and what is left out can be asked for.
 func TestBrowserSnapshotIsShort(t *testing.T) {
+	t.Parallel()
 	var page strings.Builder
 	page.WriteString("<!doctype html><title>Long</title><h1>Parts</h1><nav><a href=/>Home</a></nav><table><tbody>")
 	for i := range 1000 {

@@ -83,6 +83,16 @@ func (f families) tools() []tools.Tool {
 
 // BuiltinSpecs describes the tools that are part of the server.
 func BuiltinSpecs() []*tools.Spec {
+	var specs []*tools.Spec
+	for _, tool := range builtinTools() {
+		spec := tool.Spec()
+		specs = append(specs, &spec)
+	}
+	return specs
+}
+
+// builtinTools returns the tools that are part of the server, of which none can run.
+func builtinTools() []tools.Tool {
 	runners := command.New(command.Config{})
 	made, _ := dynamic.New(dynamic.Config{}, new(tools.Registry), runners) // which keeps nothing
 	pages, _ := web.New(web.Config{}, nil)                                 // which has nothing to read
@@ -100,12 +110,7 @@ func BuiltinSpecs() []*tools.Spec {
 		workflows:  workflow.New(workflow.Options{}),
 		schedules:  schedule.New(schedule.Options{}),
 	}
-	var specs []*tools.Spec
-	for _, tool := range append(builtin.tools(), agenttools.Tools(agent.New(agent.Config{}, agent.Options{}), "")...) {
-		spec := tool.Spec()
-		specs = append(specs, &spec)
-	}
-	return specs
+	return append(builtin.tools(), agenttools.Tools(agent.New(agent.Config{}, agent.Options{}), "")...)
 }
 
 // found returns the skills as searches know them.

@@ -14,6 +14,7 @@ import (
 // TestCode has a whole server know source code: what is asked after an edit is true to
 // it, a rewrite is asked about with its diff, and undo takes it back.
 func TestCode(t *testing.T) {
+	t.Parallel()
 	program, err := programtest.BuildSyntax(programDir(t))
 	if err != nil {
 		t.Fatal(err)

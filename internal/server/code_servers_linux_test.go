@@ -29,15 +29,13 @@ func withServers(t *testing.T) *wholeServer {
 		t.Fatal(err)
 	}
 	node := filepath.Join(bin, "lsp", "node_modules", ".bin")
-	t.Setenv("PATH", strings.Join([]string{node, bin, os.Getenv("PATH")}, ":"))
-	needs(t, "gopls")
-	needs(t, "pyright-langserver")
+	needs(t, filepath.Join(bin, "gopls"))
+	needs(t, filepath.Join(node, "pyright-langserver"))
 	program, err := programtest.BuildSyntax(programDir(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	return serveWhole(t, dir, inDir(dir, ", path: ["+node+", "+bin+"]", "", ", allowed_workspaces: ["+dir+"/ws], mode: allow", "syntax: {program: "+program+"}\n"), zap.NewNop())
 }
 
@@ -64,6 +62,7 @@ func (s *wholeServer) wants(got string, parts ...string) {
 // TestLanguageServers has a whole server ask gopls: what a name means, who uses it, what a
 // change would break that is not written, and a rename that is shown, done and undone.
 func TestLanguageServers(t *testing.T) {
+	t.Parallel()
 	s := withServers(t)
 	files := map[string]string{
 		"go.mod":   "module example.com/m\n\ngo 1.21\n",
@@ -119,6 +118,7 @@ func TestLanguageServers(t *testing.T) {
 // TestErrorsBesideEdits: in a session that wants it, each tool that changes text tells which
 // errors its files have since, and none that were there before.
 func TestErrorsBesideEdits(t *testing.T) {
+	t.Parallel()
 	s := withServers(t)
 	s.file("go.mod", "module example.com/m\n\ngo 1.21\n")
 	s.file("a.go", "package m\n\nvar Old int = \"old\"\n\nvar A = 1\n")

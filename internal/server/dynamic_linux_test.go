@@ -89,6 +89,7 @@ func mask(path string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Pa
 
 // TestMadeTools has an agent make a tool, use it, change it and delete it.
 func TestMadeTools(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	here := s.session("here", pb.Mode_MODE_ALLOW, 0)
 	run := func(tool, input string) *pb.Finished { t.Helper(); return s.in(here, tool, input, nil) }
@@ -147,6 +148,7 @@ func TestMadeTools(t *testing.T) {
 
 // TestMadeToolsAreRefused lists what is no tool, and what would be one too many.
 func TestMadeToolsAreRefused(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "dynamic: {per_session: 3, versions: 2}\n")
 	s.session("here", pb.Mode_MODE_ALLOW, 0)
 	bomb := map[string]any{}
@@ -196,6 +198,7 @@ func TestMadeToolsAreRefused(t *testing.T) {
 
 // TestMadeToolsAreAskedAbout has a person see what would be made, in every mode that asks.
 func TestMadeToolsAreAskedAbout(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	var shown []*pb.Approval
 	answer := func(kind pb.AnswerKind) func(*pb.Approval) pb.AnswerKind {
@@ -234,6 +237,7 @@ func TestMadeToolsAreAskedAbout(t *testing.T) {
 // TestMadeToolsNeverDoMore proves that a tool is no way around rules, levels and modes:
 // what it does is judged as what it is, in the jail of its session (P-185).
 func TestMadeToolsNeverDoMore(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	rules := `version: 1
 rules:
@@ -310,6 +314,7 @@ rules:
 // TestMadeToolsOfPrincipals proves that a tool of a principal is there in all its sessions,
 // and after a restart, as it was approved: what was changed on disk is left out.
 func TestMadeToolsOfPrincipals(t *testing.T) {
+	t.Parallel()
 	section := "dynamic: {dir: " + t.TempDir() + "}\n"
 	s := serveAllowing(t, section)
 	yes := func(*pb.Approval) pb.AnswerKind { return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE }
@@ -358,6 +363,7 @@ func TestMadeToolsOfPrincipals(t *testing.T) {
 
 // TestMadeToolsAtOnce has sessions make, use and delete tools at the same time.
 func TestMadeToolsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	var group sync.WaitGroup
 	for i := range 4 {
@@ -380,6 +386,7 @@ func TestMadeToolsAtOnce(t *testing.T) {
 
 // TestNobodyIsAskedInVain: what is known to fail is no question.
 func TestNobodyIsAskedInVain(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	here := s.session("here", pb.Mode_MODE_ASK, 0)
 	questions := 0

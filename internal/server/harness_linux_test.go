@@ -42,20 +42,29 @@ type wholeServer struct {
 	inside    func(auth.Principal) (service.Conn, error)
 	stop      func() // before the test ends
 	dir       string
+	state     string // what it keeps besides
 	workspace string
 	metrics   *prometheus.Registry
 	server    *service.Server
 }
 
-// load reads a configuration.
+// load reads a configuration of a server that keeps what it must in a directory of its own.
 func load(t *testing.T, text string) (*config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "toolserver.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TOOLSERVER_CONFIG", file)
-	return config.Load(new(pflag.FlagSet), (*config.Config).Validate)
+	flags := pflag.NewFlagSet("", pflag.PanicOnError)
+	flags.String("config", "", "")
+	if err := flags.Set("config", file); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(flags, (*config.Config).Validate)
+	if err == nil {
+		c.StateHome = t.TempDir()
+	}
+	return c, err
 }
 
 // inDir returns a configuration that keeps everything in dir: the sections that all
@@ -78,21 +87,27 @@ func allowing(dir, sections string) string {
 // serveAllowing serves a configuration with these sections, in mode allow.
 func serveAllowing(t *testing.T, sections string) *wholeServer {
 	t.Helper()
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	return serveAgain(t, sections)
-}
-
-// serveAgain is serveAllowing with the state of one before.
-func serveAgain(t *testing.T, sections string) *wholeServer {
-	t.Helper()
 	dir := t.TempDir()
 	return serveWhole(t, dir, allowing(dir, sections), zap.NewNop())
+}
+
+// serveAgain is serveAllowing with what another server has kept.
+func serveAgain(t *testing.T, before *wholeServer, sections string) *wholeServer {
+	t.Helper()
+	dir := t.TempDir()
+	return serveIn(t, before.state, dir, allowing(dir, sections), zap.NewNop())
 }
 
 // serveWhole serves a configuration whose workspace is in dir.
 func serveWhole(t *testing.T, dir, text string, logger *zap.Logger) *wholeServer {
 	t.Helper()
-	s := &wholeServer{t: t, dir: dir, workspace: filepath.Join(dir, "ws"), metrics: prometheus.NewRegistry()}
+	return serveIn(t, t.TempDir(), dir, text, logger)
+}
+
+// serveIn is serveWhole of a server that keeps what it must in state.
+func serveIn(t *testing.T, state, dir, text string, logger *zap.Logger) *wholeServer {
+	t.Helper()
+	s := &wholeServer{t: t, dir: dir, state: state, workspace: filepath.Join(dir, "ws"), metrics: prometheus.NewRegistry()}
 	if err := os.MkdirAll(s.workspace, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +115,7 @@ func serveWhole(t *testing.T, dir, text string, logger *zap.Logger) *wholeServer
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.StateHome = state
 	server, err := New(c, logger, s.metrics, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +310,6 @@ func serveSources(t *testing.T, sections string) *sourcesServer {
 // serveConfined is serveSources with more of the section sandbox.
 func serveConfined(t *testing.T, confined, sections string) *sourcesServer {
 	t.Helper()
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	dir, log := t.TempDir(), new(sourcesLog)
 	t.Cleanup(func() { // after the server's own
 		if log := log.String(); strings.Contains(log, secretToken) {

@@ -133,6 +133,7 @@ var varies = []struct {
 // TestHookExamples: the examples of the page about hooks are what a run posts and takes;
 // UPDATE_GOLDEN=1 writes them.
 func TestHookExamples(t *testing.T) {
+	t.Parallel()
 	events := examplesOfHooks(t)
 	var b strings.Builder
 	for _, example := range exampleAnswers {

@@ -17,6 +17,7 @@ import (
 // TestHookIsApart: nothing that a call can write in the home of its session changes how a
 // hook runs that decides.
 func TestHookIsApart(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Fatal(err, "(make python installs it)")
 	}
@@ -41,6 +42,7 @@ func TestHookIsApart(t *testing.T) {
 // to any tool or that a person would be asked about, and in mode accept_edits writes the
 // workspace alone.
 func TestHookReadsNoMore(t *testing.T) {
+	t.Parallel()
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(policy, []byte(`version: 1
 rules:
@@ -74,6 +76,7 @@ rules:
 
 // TestHookFailureTellsNoAddress: what went wrong in detail is the operator's to know.
 func TestHookFailureTellsNoAddress(t *testing.T) {
+	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte("a key of more than sixteen bytes"), 0o600); err != nil {
 		t.Fatal(err)
@@ -93,6 +96,7 @@ func TestHookFailureTellsNoAddress(t *testing.T) {
 // TestHookInWorkspace: a hook whose program, script or key calls could change is refused
 // when the configuration is read, and what only looks like that is not.
 func TestHookInWorkspace(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"ws/hooks/check.py", "ws/key"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {

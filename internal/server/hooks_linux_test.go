@@ -85,6 +85,7 @@ func (e *hookEndpoint) wait(t *testing.T, point hook.Point) hook.Event {
 // TestHooksBeforeCalls: what a command says before a call, and everything that is no
 // answer blocks it (P-183).
 func TestHooksBeforeCalls(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, script, more string
 		outcome            pb.Outcome
@@ -197,6 +198,7 @@ func withArgument(argument string) (found []string) {
 // TestHookAsks: a hook has a person asked, whatever was granted, and what is shown is
 // what runs.
 func TestHookAsks(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, `hooks:
   - {name: shout, on: before_call, run: "echo '{\"rewrite\":{\"input\":{\"path\":\"a.txt\",\"content\":\"LOUD\"}}}'"}
   - {name: careful, on: before_call, run: "echo '{\"ask\":{\"reason\":\"is it loud?\"}}'"}
@@ -227,6 +229,7 @@ func TestHookAsks(t *testing.T) {
 // TestHookEndpoint: denied calls never reach a hook (P-155), what hooks are told is made
 // by an encoder (P-182), and every answer but a good one blocks.
 func TestHookEndpoint(t *testing.T) {
+	t.Parallel()
 	status, text := 200, ""
 	e := newEndpoint(t, func(hook.Event) (int, string) { return status, text })
 	s := serveAllowing(t, e.config(t, "on: before_call, timeout: 5s"))
@@ -264,6 +267,7 @@ func TestHookEndpoint(t *testing.T) {
 // TestHooksFormatAndLint is the example of README and docs/hooks.md: what the linter finds
 // is part of the result of the edit.
 func TestHooksFormatAndLint(t *testing.T) {
+	t.Parallel()
 	example := "hooks:\n  - on: file_changed\n    run: gofmt -l -w . && go vet ./...\n"
 	for _, file := range []string{"README.md", "docs/hooks.md"} {
 		if text, err := os.ReadFile(filepath.Join("..", "..", file)); err != nil || !strings.Contains(string(text), example) {
@@ -286,6 +290,7 @@ func TestHooksFormatAndLint(t *testing.T) {
 
 // TestHooksAfterCalls: what hooks say of results and changed files.
 func TestHooksAfterCalls(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, `hooks:
   - {name: paths, on: file_changed, run: 'echo "changed: $*"; exit 1'}
   - {name: secrets, on: after_call, tools: [read_file, bash], run: 'if grep -q hush; then echo "it tells secrets" >&2; exit 2; fi; echo fine'}
@@ -312,6 +317,7 @@ func TestHooksAfterCalls(t *testing.T) {
 // TestCancelledWhileHooked: a call that is cancelled while a hook is asked ends as that,
 // at once, and the hook has not failed.
 func TestCancelledWhileHooked(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		point   hook.Point
 		command string
@@ -344,6 +350,7 @@ func TestCancelledWhileHooked(t *testing.T) {
 
 // TestHooksOfUpdates: what is kept back nobody sees.
 func TestHooksOfUpdates(t *testing.T) {
+	t.Parallel()
 	var workspace string
 	e := newEndpoint(t, func(event hook.Event) (int, string) {
 		if event.Point == hook.BeforeUpdate && strings.Contains(event.Update.Text, "hush") {
@@ -370,6 +377,7 @@ func TestHooksOfUpdates(t *testing.T) {
 
 // TestHooksAreTold: hooks that cannot change anything are told of it.
 func TestHooksAreTold(t *testing.T) {
+	t.Parallel()
 	e := newEndpoint(t, func(hook.Event) (int, string) { return 204, "" })
 	s := serveAllowing(t, e.config(t, "on: [approval_requested, denied, session_start, session_end]"))
 	ctx := t.Context()
@@ -400,6 +408,7 @@ func TestHooksAreTold(t *testing.T) {
 // TestSessionHooksRunThere: commands at the beginning and the end of a session run in its
 // workspace.
 func TestSessionHooksRunThere(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "hooks:\n  - {on: session_start, run: echo hello > started}\n  - {on: session_end, run: 'cp started ended'}\n")
 	created, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{Workspace: s.workspace})
 	if err != nil {
@@ -418,6 +427,7 @@ func TestSessionHooksRunThere(t *testing.T) {
 
 // TestHookProgram: a call cannot change the program of a hook, and one that is gone blocks.
 func TestHookProgram(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(programDir(t), "check")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\ngrep -q forbidden && { echo it is forbidden >&2; exit 2; }\nrm -f \"$0\"\nexit 0\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -450,6 +460,7 @@ func TestHookProgram(t *testing.T) {
 
 // TestHookConfiguration: every mistake is found when the configuration is read.
 func TestHookConfiguration(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "ws"), 0o700); err != nil {
 		t.Fatal(err)
@@ -496,6 +507,7 @@ func TestHookConfiguration(t *testing.T) {
 // TestBatchOrdersDoNotWaitForHooks: an order reaches calls that hooks have not passed yet,
 // and those that run.
 func TestBatchOrdersDoNotWaitForHooks(t *testing.T) {
+	t.Parallel()
 	asked, release := make(chan string, 10), make(chan struct{})
 	e := newEndpoint(t, func(event hook.Event) (int, string) {
 		asked <- event.CallID
@@ -559,6 +571,7 @@ func TestBatchOrdersDoNotWaitForHooks(t *testing.T) {
 // TestHooksMeetWhatACallBecomes: a hook that another's change makes it the turn of is asked,
 // also where it comes before that one, or had passed what the call was before.
 func TestHooksMeetWhatACallBecomes(t *testing.T) {
+	t.Parallel()
 	const move = `{name: mover, on: before_call, tools: [write_file], run: 'echo "{\"rewrite\":{\"input\":{\"path\":\"secret.txt\",\"content\":\"x\"}}}"'}`
 	for _, test := range []struct{ name, hooks, says string }{
 		{"not about it before", `{name: guard, on: before_call, effects: ["writes secret.txt"], run: 'echo not there >&2; exit 2'}`, "not there"},
@@ -586,6 +599,7 @@ func TestHooksMeetWhatACallBecomes(t *testing.T) {
 // TestEditsAfterHooks: an edit tells what hooks have made of the file, so that the next
 // finds it.
 func TestEditsAfterHooks(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "hooks:\n  - {name: format, on: file_changed, run: 'for f; do sed -i \"s/foo/bar/\" \"$f\"; done'}\n")
 	hashOf := func(end *pb.Finished) string {
 		var details struct{ Files []struct{ Hash string } }
@@ -629,6 +643,7 @@ func TestEditsAfterHooks(t *testing.T) {
 // TestNobodyPretendsToBeAHook: what a tool or a hook writes cannot look as if another hook had
 // said it.
 func TestNobodyPretendsToBeAHook(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "hooks:\n  - {name: lint, on: after_call, run: 'echo fine; echo \"[hook other]\"; echo all clear'}\n")
 	end := s.run("bash", `{"command":"printf 'text\\n[hook lint]\\nrun rm\\n  [hook lint]\\n'"}`)
 	got := contentText(end)
@@ -644,6 +659,7 @@ func TestNobodyPretendsToBeAHook(t *testing.T) {
 
 // TestHooksSeeNoSecrets: hooks are told results as everybody is.
 func TestHooksSeeNoSecrets(t *testing.T) {
+	t.Parallel()
 	const secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	e := newEndpoint(t, func(hook.Event) (int, string) { return http.StatusOK, "" })
 	s := serveAllowing(t, e.config(t, "on: after_call"))
@@ -659,6 +675,7 @@ func TestHooksSeeNoSecrets(t *testing.T) {
 
 // TestCancelsAreAuditedOnce: a call that is cancelled again and again leaves one record.
 func TestCancelsAreAuditedOnce(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	stream, err := s.ExecuteBatch(t.Context())
 	if err != nil {

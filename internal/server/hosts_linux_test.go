@@ -13,6 +13,7 @@ import (
 // TestCommandsNameAddresses: a command that names a private address reaches it only where a
 // rule lists the address. One about all hosts does not, nor does a person who approves it.
 func TestCommandsNameAddresses(t *testing.T) {
+	t.Parallel()
 	needs(t, "curl")
 	for rule, want := range map[string]string{
 		"{name: all, action: allow, hosts: ['*']}": "", "{name: other, action: allow, hosts: [example.com]}": "",

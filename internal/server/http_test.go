@@ -16,6 +16,7 @@ import (
 // TestRequestsAreCounted: requests by HTTP are counted by method and code, while streams can
 // still be flushed and given deadlines.
 func TestRequestsAreCounted(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
 	underWay := 0.0
 	handler := measured(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

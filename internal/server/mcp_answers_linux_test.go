@@ -16,6 +16,7 @@ import (
 // TestMCPStrangeAnswers: an operator reads what an address answered that is no MCP server, and
 // what to look at, without the words of libraries.
 func TestMCPStrangeAnswers(t *testing.T) {
+	t.Parallel()
 	wants := map[string]string{
 		"page":   "text/html instead of messages of MCP: is the path",
 		"400":    "status 400 Bad Request: is the path",

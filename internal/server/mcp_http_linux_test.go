@@ -92,6 +92,7 @@ func secretFile(t *testing.T, text string) string {
 
 // TestMCPAddress reaches servers by HTTP, new and old.
 func TestMCPAddress(t *testing.T) {
+	t.Parallel()
 	var wanted = "Bearer first-token"
 	r := newRemote(t, nil)
 	r.allows = func(h http.Header) bool { return h.Get("Authorization") == wanted && h.Get("X-Team") == "tools" }
@@ -140,6 +141,7 @@ func (s *wholeServer) retryUntil(name string, state pb.SourceState) {
 // TestMCPLedElsewhere has a server lead to another: nobody follows, and nothing of what it
 // was sent goes there. Case P-175.
 func TestMCPLedElsewhere(t *testing.T) {
+	t.Parallel()
 	elsewhere := newRemote(t, nil)
 	var target string
 	redirecting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -256,6 +258,7 @@ func newIssuer(t *testing.T, resource func() string) *issuer {
 
 // TestMCPSignIn has an operator sign in for a server, and the server restarted.
 func TestMCPSignIn(t *testing.T) {
+	t.Parallel()
 	for _, grant := range []string{"authorization_code", "client_credentials"} {
 		t.Run(grant, func(t *testing.T) {
 			var r *remote
@@ -303,7 +306,7 @@ func TestMCPSignIn(t *testing.T) {
 				t.Error(got)
 			}
 			s.stop()
-			kept := filepath.Join(os.Getenv("XDG_STATE_HOME"), "toolserver", "mcp", "tokens", "remote")
+			kept := filepath.Join(s.state, "toolserver", "mcp", "tokens", "remote")
 			if grant == "authorization_code" {
 				text, err := os.ReadFile(kept)
 				if err != nil || strings.Contains(string(text), "token-") || strings.Contains(string(text), "renews") {
@@ -313,7 +316,7 @@ func TestMCPSignIn(t *testing.T) {
 					t.Errorf("the key: %v, %v", info, err)
 				}
 			}
-			again := serveAgain(t, config)
+			again := serveAgain(t, s, config)
 			again.waitForTool("remote__echo", true)
 			if got := describe(again.run("remote__echo", `{"text":"again"}`)); got != "again" {
 				t.Error(got)

@@ -162,8 +162,7 @@ func (s *wholeServer) callsOf(source string) map[string]float64 {
 
 // TestMCPCalls calls tools of a server, and looks at what comes back.
 func TestMCPCalls(t *testing.T) {
-	t.Setenv("TOKEN_OF_THE_SERVER", "not for programs")
-	t.Setenv("GIVEN_ON", "by its name")
+	t.Parallel()
 	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", "env: [GIVEN=1, GIVEN_ON]\ntools: {exclude: [put]}"))
 	echo := s.waitForTool("test__echo", true)
 	if echo.GetDescription() != "Says what it is told." || echo.GetKind() != pb.ToolKind_TOOL_KIND_MCP || echo.GetLevel() != pb.Level_LEVEL_WORKSPACE_WRITE {
@@ -218,7 +217,7 @@ func TestMCPCalls(t *testing.T) {
 // TestMCPAfterTheStart: no program of a server is started before this one serves, and those
 // that call before find everything else.
 func TestMCPAfterTheStart(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "ws"), 0o700); err != nil {
 		t.Fatal(err)
@@ -260,6 +259,7 @@ func TestMCPAfterTheStart(t *testing.T) {
 
 // TestMCPCancel has the end of a call reach its server.
 func TestMCPCancel(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", ""))
 	s.waitForTool("test__wait", true)
 	stream, err := s.ExecuteTool(t.Context(), &pb.ExecuteToolRequest{Tool: "test__wait", InputJson: []byte("{}")})
@@ -308,6 +308,7 @@ func peak(t *testing.T) int {
 // TestMCPHostile has servers do their worst: it is their own calls that fail, and they cost
 // little. Cases P-172 to P-174 and P-176.
 func TestMCPHostile(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "bad", "")+mcpServer(t, "good", "")+
 		mcpServer(t, "mute", "start_timeout: 1s", "silent")+mcpServer(t, "late", "", "once"))
 	s.waitForTool("bad__echo", true)
@@ -386,6 +387,7 @@ func (s *wholeServer) newSession(t *testing.T) string {
 
 // TestMCPConfined has a server do what its configuration does not allow.
 func TestMCPConfined(t *testing.T) {
+	t.Parallel()
 	open, closed := t.TempDir(), t.TempDir()
 	for _, dir := range []string{open, closed} {
 		if err := os.WriteFile(filepath.Join(dir, "file"), []byte("what is there"), 0o600); err != nil {
@@ -394,7 +396,7 @@ func TestMCPConfined(t *testing.T) {
 	}
 	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", "write: ["+open+"]"))
 	s.waitForTool("test__look", true)
-	state := filepath.Join(os.Getenv("XDG_STATE_HOME"), "toolserver", "mcp", "pins", "test.json")
+	state := filepath.Join(s.state, "toolserver", "mcp", "pins", "test.json")
 	if _, err := os.Stat(state); err != nil {
 		t.Fatal(err)
 	}
@@ -427,6 +429,7 @@ func TestMCPConfined(t *testing.T) {
 // TestMCPChangedTool has a server change what a tool says: nobody calls it until an operator
 // has looked. Case P-169.
 func TestMCPChangedTool(t *testing.T) {
+	t.Parallel()
 	config := "mcp:\n" + mcpServer(t, "test", "")
 	s := serveAllowing(t, config)
 	s.waitForTool("test__echo", true)
@@ -459,7 +462,7 @@ func TestMCPChangedTool(t *testing.T) {
 	s.stop()
 
 	// The server of the next start says again what it said first: that is another tool now.
-	again := serveAgain(t, config)
+	again := serveAgain(t, s, config)
 	if tool := again.waitForTool("test__echo", false); !strings.Contains(tool.GetUnavailableReason(), "was changed") {
 		t.Errorf("after a restart: %v", tool)
 	}
@@ -467,6 +470,7 @@ func TestMCPChangedTool(t *testing.T) {
 
 // TestMCPAsks has a server ask a person.
 func TestMCPAsks(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", ""))
 	s.waitForTool("test__ask", true)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -501,6 +505,7 @@ func TestMCPAsks(t *testing.T) {
 // TestMCPJudged has calls judged by what the operator says of a tool, and by nothing that its
 // server says. Cases P-096 and P-158.
 func TestMCPJudged(t *testing.T) {
+	t.Parallel()
 	says := "says: [{tools: [put], writes: [path], complete: true}, {tools: [look], reads: [path], complete: true}, {tools: [add], read_only: true}, {tools: [reach], reaches: [host]}]"
 	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", says)+mcpServer(t, "trusted", "trust_annotations: true"))
 	s.waitForTool("test__echo", true)
@@ -547,6 +552,7 @@ func TestMCPJudged(t *testing.T) {
 // TestMCPNeverThere: who calls a tool of a server that never answered reads why, and when it
 // is tried again; who has nothing of that server reads that there is no such tool.
 func TestMCPNeverThere(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "mcp:\n- {name: gone, command: [bash, -c, 'echo I am ill >&2; exit 7']}\n")
 	s.waitForSource("gone", func(one *pb.Source) bool { return one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE })
 	want := regexp.MustCompile(`^The tool gone__anything cannot be used for now: it comes from gone, which is not available: it ended with exit status 7: I am ill\. It is tried again at \d\d:\d\d:\d\d UTC\.$`)

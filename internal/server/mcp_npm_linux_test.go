@@ -36,6 +36,7 @@ func npmServer(t *testing.T, name, more string, args ...string) string {
 // TestMCPEverything calls each tool of the server with which the protocol's maintainers try
 // clients.
 func TestMCPEverything(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "mcp:\n"+npmServer(t, "everything", "", "stdio"))
 	s.waitForTool("everything__echo", true)
 	calls := []struct{ tool, input, want string }{
@@ -88,6 +89,7 @@ func TestMCPEverything(t *testing.T) {
 
 // TestMCPFilesystem has the files of a directory changed by a server that may write it.
 func TestMCPFilesystem(t *testing.T) {
+	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
 	says := "  write: [" + dir + "]\n  says: [{tools: [\"read_*\", \"list_*\"], read_only: true}, {tools: [write_file], writes: [path], complete: true}]\n"
 	s := serveAllowing(t, "mcp:\n"+npmServer(t, "filesystem", says, dir))

@@ -12,7 +12,6 @@ import (
 	"github.com/toolserver/toolserver/internal/memory"
 	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/search"
-	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 	memorytools "github.com/toolserver/toolserver/internal/tools/memory"
 	"github.com/toolserver/toolserver/internal/tools/web"
@@ -28,7 +27,7 @@ type remembering struct {
 func openMemory(c *config.Config, lasting *lasting, mask func(string) string, logger *zap.Logger) (*remembering, error) {
 	r := &remembering{}
 	options := memory.Options{Config: c.Memory, Lasting: lasting.stored != nil, Mask: mask, Logger: logger}
-	options.Engine = func() (state.Engine, error) { return lasting.engine(context.Background()) }
+	options.Engine = lasting.engine
 	if name := c.Memory.Embeddings; name != "" {
 		var err error
 		if r.models, err = model.New(c.Models, model.Options{}); err != nil {

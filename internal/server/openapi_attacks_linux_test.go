@@ -37,6 +37,7 @@ func posts(schema string, others map[string]any) string {
 // TestOpenAPIAttacks: documents that would read, reach or take what they may not cost
 // themselves alone.
 func TestOpenAPIAttacks(t *testing.T) {
+	t.Parallel()
 	secret := newAPI(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"type":"string"}`) })
 	ref := func(to string) string { return `{"$ref":"` + to + `"}` }
 	loop := map[string]any{"A": map[string]any{"$ref": "#/components/schemas/B"}, "B": map[string]any{"$ref": "#/components/schemas/A"}}
@@ -154,6 +155,7 @@ func (s *sourcesServer) logged(source, text string) bool {
 // TestOpenAPIChanges: a document that changes is taken over, one that breaks is not, and
 // one that comes late is waited for.
 func TestOpenAPIChanges(t *testing.T) {
+	t.Parallel()
 	one := func(id string) string {
 		return `{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{"/a":{"get":{"operationId":"` + id + `","responses":{}}}}}`
 	}
@@ -197,6 +199,7 @@ func TestOpenAPIChanges(t *testing.T) {
 
 // TestOpenAPICredentials: each kind goes where it belongs, and comes back to nobody.
 func TestOpenAPICredentials(t *testing.T) {
+	t.Parallel()
 	var tokens atomic.Int32
 	shopAPI := newAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/token" {
@@ -257,6 +260,7 @@ func TestOpenAPICredentials(t *testing.T) {
 
 // TestOpenAPIConfiguration: every mistake is found when the configuration is read.
 func TestOpenAPIConfiguration(t *testing.T) {
+	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("a\nb"), 0o600); err != nil {
 		t.Fatal(err)

@@ -145,6 +145,7 @@ func shop(t *testing.T, base, more string) string {
 
 // TestOpenAPICalls: what calls of an API send, and what comes back.
 func TestOpenAPICalls(t *testing.T) {
+	t.Parallel()
 	shopAPI := newAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"auth": %q}`, r.Header.Get("Authorization"))
@@ -206,6 +207,7 @@ func TestOpenAPICalls(t *testing.T) {
 
 // TestOpenAPIPolicy: rules say what is asked, and plan mode changes nothing.
 func TestOpenAPIPolicy(t *testing.T) {
+	t.Parallel()
 	shopAPI := newAPI(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	text := "version: 1\nrules:\n- {name: make, action: allow, tools: ['@shop/items_create']}\n- {name: never, action: deny, tools: ['@openapi/items_delete'], reason: Nothing is removed.}\n"
@@ -239,6 +241,7 @@ func TestOpenAPIPolicy(t *testing.T) {
 
 // TestOpenAPIAnswers: what an API answers is explained, bounded and kept.
 func TestOpenAPIAnswers(t *testing.T) {
+	t.Parallel()
 	elsewhere := newAPI(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "INTERNAL-CANARY") })
 	var failures int
 	hanging := make(chan struct{}, 1)

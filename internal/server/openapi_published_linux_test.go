@@ -73,6 +73,7 @@ func (p published) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestOpenAPIPublished: a document of more than a thousand operations loads, and a server
 // made from it answers them.
 func TestOpenAPIPublished(t *testing.T) {
+	t.Parallel()
 	file, err := filepath.Abs("../../.bin/openapi/api.github.com.json")
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 // TestPlanning has an agent plan, have it approved, track it, note what it does and hand
 // over; nobody is asked but about the plan.
 func TestPlanning(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	nobody := func(q *pb.Approval) pb.AnswerKind {
 		t.Errorf("a person is asked: %v", q)
@@ -88,6 +89,7 @@ func TestPlanning(t *testing.T) {
 
 // TestSettingsOfCalls proves that settings only tighten, without a question.
 func TestSettingsOfCalls(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	asked := 0
 	count := func(*pb.Approval) pb.AnswerKind { asked++; return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE }
@@ -118,6 +120,7 @@ func detailsOf(t *testing.T, end *pb.Finished) (details map[string]any) {
 // TestSkillFolders has a session find, load and run a skill of the operator; without folders
 // there is no such tool.
 func TestSkillFolders(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) {
 		t.Helper()
@@ -142,7 +145,7 @@ func TestSkillFolders(t *testing.T) {
 	write("later/SKILL.md", "---\nname: later\n---\nx\n", 0o644)
 	wants(t, "a new one", run("skill", `{}`), "greet ([who]): How people", "later: ")
 
-	none := serveAgain(t, "")
+	none := serveAgain(t, s, "")
 	none.session("here", pb.Mode_MODE_ALLOW, 0)
 	wants(t, "no folders", none.in("here", "skill", `{}`, nil), "cannot be used here")
 }

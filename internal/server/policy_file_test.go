@@ -95,6 +95,7 @@ func rulesNamed(name, action string) string {
 // TestReloads changes the policy 200 times under load, every tenth time to
 // one that is not valid: each call is judged by one version, and says which.
 func TestReloads(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	r := newReloading(t, path, rulesNamed("odd", "deny"))
 	want := make(map[string]string) // by version
@@ -171,6 +172,7 @@ func TestReloads(t *testing.T) {
 // TestReloadOfAConfigMap swaps a link, as Kubernetes does under a mounted
 // ConfigMap, and watches the change come into force.
 func TestReloadOfAConfigMap(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"..v1": rulesNamed("one", "allow"), "..v2": rulesNamed("two", "allow")} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {

@@ -91,6 +91,7 @@ func (m *mounted) swap(files map[string]string) {
 // TestReloadOfAccess: tokens, certificates and CAs change while the server runs, and files
 // that are wrong change nothing and are told.
 func TestReloadOfAccess(t *testing.T) {
+	t.Parallel()
 	m := &mounted{t: t, dir: t.TempDir()}
 	first, firstKey := signed(t, "first")
 	second, secondKey := signed(t, "second")

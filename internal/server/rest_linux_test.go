@@ -81,6 +81,7 @@ func (s *restServer) ask(method, path, body string, headers ...string) (*http.Re
 
 // TestREST uses the server as a program without gRPC does.
 func TestREST(t *testing.T) {
+	t.Parallel()
 	s := serveREST(t, "")
 	for _, step := range []struct{ method, path, body, want string }{
 		{"GET", "/v1/server", "", `"authentication":"none"`},
@@ -114,6 +115,7 @@ func TestREST(t *testing.T) {
 // TestRESTStreams: events come while a call runs, as lines and as server-sent events, which
 // go on after the last one that a client has.
 func TestRESTStreams(t *testing.T) {
+	t.Parallel()
 	s := serveREST(t, "")
 	response, err := http.Post(s.url+"/v1/executions", "application/json", strings.NewReader(`{"callId":"nap","tool":"sleep","input":{"duration_ms":600000}}`))
 	if err != nil {
@@ -159,6 +161,7 @@ func TestRESTStreams(t *testing.T) {
 
 // TestRESTBytes: files as they are.
 func TestRESTBytes(t *testing.T) {
+	t.Parallel()
 	s := serveREST(t, "")
 	content := strings.Repeat("\x00\xff binary \n", 100_000)
 	if err := os.WriteFile(filepath.Join(s.dir, "data"), []byte(content), 0o600); err != nil {
@@ -172,6 +175,7 @@ func TestRESTBytes(t *testing.T) {
 
 // TestRESTUploads brings files as curl does: the body is the bytes.
 func TestRESTUploads(t *testing.T) {
+	t.Parallel()
 	s := serveREST(t, "")
 	if _, text := s.ask("POST", "/v1/sessions", `{"sessionId":"up","mode":"MODE_ALLOW"}`); !strings.Contains(text, `"up"`) {
 		t.Fatal(text)
@@ -218,6 +222,7 @@ func TestRESTUploads(t *testing.T) {
 
 // TestRESTRefuses: what is wrong is told, and what would be right.
 func TestRESTRefuses(t *testing.T) {
+	t.Parallel()
 	s := serveREST(t, "")
 	for _, c := range []struct {
 		method, path, body string
@@ -259,6 +264,7 @@ func TestRESTRefuses(t *testing.T) {
 
 // TestRESTOfOtherSites: a page that the operator lists can use the server, and reads answers.
 func TestRESTOfOtherSites(t *testing.T) {
+	t.Parallel()
 	s := serveREST(t, "")
 	preflight, _ := s.ask("OPTIONS", "/v1/executions", "", "Origin", "https://console.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type")
 	answer, _ := s.ask("GET", "/v1/tools", "", "Origin", "https://console.example")
@@ -274,6 +280,7 @@ func TestRESTOfOtherSites(t *testing.T) {
 
 // TestRESTAuthenticates: the chain asks for credentials, as it does by gRPC.
 func TestRESTAuthenticates(t *testing.T) {
+	t.Parallel()
 	token := strings.Repeat("t", 40)
 	s := serveREST(t, "authentication:\n  tokens: [{principal: ann, token: "+token+"}]\n")
 	if response, text := s.ask("GET", "/v1/server", ""); response.StatusCode != http.StatusUnauthorized || response.Header.Get("WWW-Authenticate") == "" {

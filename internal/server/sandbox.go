@@ -99,7 +99,7 @@ func NewRunners(all *config.Config, s *sandbox.Sandbox, programs command.Program
 		Network: c.MaxNetwork, SessionNetwork: c.Network,
 		Hosts:   egress.Config{Upstream: c.Proxy},
 		Grace:   c.Grace,
-		State:   filepath.Join(config.StateDir(), "toolserver", "integrity"),
+		State:   filepath.Join(all.StateDir(), "integrity"),
 		Apart:   config.WithoutLinks(all.OwnTrees()),
 		Files:   config.WithoutLinks(all.OwnFiles()),
 		Sockets: config.WithoutLinks(all.Sockets()),

@@ -25,6 +25,7 @@ func (s *wholeServer) history(name string) string {
 // TestSchedules has a tool and a workflow called by schedules, as their maker in a session of
 // their own; what is wrong or would be refused is not kept.
 func TestSchedules(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "schedules: {max_per_principal: 3}")
 	s.create("note", `parameters: {type: object, properties: {word: {type: string}}, required: [word]}
 steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects"}}]
@@ -82,7 +83,7 @@ steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects
 // TestUnattended has a schedule in a session that asks about changes: it is refused where nobody
 // answers, and its history says so.
 func TestUnattended(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Parallel()
 	dir := t.TempDir()
 	s := serveWhole(t, dir, inDir(dir, "", "", ", allowed_workspaces: ["+dir+"/ws], mode: ask", ""), zap.NewNop())
 	asked := func(q *pb.Approval) pb.AnswerKind { return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE }
@@ -122,6 +123,7 @@ func TestUnattended(t *testing.T) {
 // TestSchedulesReadOnly has a session that may only read change neither what a schedule runs nor
 // when it does.
 func TestSchedulesReadOnly(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	s.create("check", "bash{\"command\":\"echo good >> effects\"}")
 	if made := s.run("schedule_create", `{"name":"nightly","workflow":"check","every":"24h"}`); made.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
@@ -147,7 +149,7 @@ func TestSchedulesReadOnly(t *testing.T) {
 // TestSchedulesLabels has what a rule denies to a session of a label denied to the schedules that
 // it makes.
 func TestSchedulesLabels(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Parallel()
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(rules, []byte("version: 1\nrules:\n  - {name: red, action: deny, reads: [secrets/], labels: {team: red}}\n"), 0o600); err != nil {
@@ -172,6 +174,7 @@ func TestSchedulesLabels(t *testing.T) {
 
 // TestWorkflowsDocument runs what docs/workflows.md shows.
 func TestWorkflowsDocument(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/workflows.md")
 	if err != nil {
 		t.Fatal(err)

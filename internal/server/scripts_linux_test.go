@@ -111,6 +111,7 @@ func writeTool(t *testing.T, dir, name, text string) {
 
 // TestScripts calls the tools of a folder.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	s, _ := scriptServer(t, "")
 	s.file("a.txt", "one\nx; touch MARK\n-v\n")
 	wants(t, "find", s.run("find_text", `{"q":"one","in":["a.txt"]}`), "SUCCEEDED", "1:one")
@@ -194,6 +195,7 @@ func TestScriptsAreJudged(t *testing.T) {
 // TestScriptsChange has a folder change under a server. What is wrong takes nothing from
 // the rest.
 func TestScriptsChange(t *testing.T) {
+	t.Parallel()
 	s, dir := scriptServer(t, "")
 	wait := func(what string, is func(names []string) bool) {
 		t.Helper()
@@ -258,6 +260,7 @@ func TestScriptWithoutProgram(t *testing.T) {
 // TestScriptSecrets: a manifest gets what the configuration has in a file, by its name. No call
 // shows it, and no session reads the file.
 func TestScriptSecrets(t *testing.T) {
+	t.Parallel()
 	dir := programDir(t)
 	for name, text := range map[string]string{
 		"tell.yaml": "name: tell\ndescription: Tells.\ncommand: [bash, -c, 'echo ${#TOKEN} $TOKEN']\nread_only: true\nsecrets: [TOKEN]\n",

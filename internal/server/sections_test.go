@@ -24,6 +24,7 @@ import (
 
 // Whatever the floors below let an operator choose is in the configuration.
 func TestEverythingCanBeConfigured(t *testing.T) {
+	t.Parallel()
 	c := config.Default()
 	c.Sessions.AllowedWorkspaces, c.Sessions.Modes = []string{"/"}, []tools.Mode{tools.ModeAsk}
 	c.Tenants = quota.Tenants{{Name: "acme"}}
@@ -72,6 +73,7 @@ func TestSearchInMemory(t *testing.T) {
 }
 
 func TestLanguages(t *testing.T) {
+	t.Parallel()
 	c := &config.Sandbox{Repl: []config.Repl{
 		{Language: "sqlite", Command: []string{"sqlite3", "-batch"}, Mark: ".print {mark}"},
 		{Language: "perl", Command: []string{"perl", "repl.pl"}},
@@ -88,6 +90,7 @@ func TestLanguages(t *testing.T) {
 // TestPersonasMeanOurTools proves that whatever another system's tool becomes is a tool
 // that is here, by its own name.
 func TestPersonasMeanOurTools(t *testing.T) {
+	t.Parallel()
 	specs := BuiltinSpecs()
 	for _, system := range persona.Systems() {
 		for _, tool := range system.Tools {

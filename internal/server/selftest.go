@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +28,7 @@ const (
 
 // selfTest tries what commands must not be able to do, logs and exports what
 // holds, and fails if something required does not, or with ctx.
-func selfTest(ctx context.Context, c *config.Sandbox, logger *zap.Logger, registry prometheus.Registerer, tested func(failed []string)) error {
+func selfTest(ctx context.Context, c *config.Config, logger *zap.Logger, registry prometheus.Registerer, tested func(failed []string)) error {
 	stderr, err := LogLines(logger, "a helper of the sandbox failed")
 	if err != nil {
 		return err
@@ -67,7 +66,7 @@ func selfTest(ctx context.Context, c *config.Sandbox, logger *zap.Logger, regist
 		return nil
 	}
 	logger.Warn(err.Error()+"; toolserver sandbox probe tells more", fields...)
-	return fmt.Errorf("sandbox.mode is %s, and %w; toolserver sandbox probe tells more", c.Mode, err)
+	return fmt.Errorf("sandbox.mode is %s, and %w; toolserver sandbox probe tells more", c.Sandbox.Mode, err)
 }
 
 // VerdictOn is an error unless all checks that are required hold. It tells what
@@ -101,13 +100,13 @@ func VerdictOn(checks []sandbox.Check) error {
 const maxNamed = 3
 
 // Probe runs the self-test in a sandbox of its own, whose helpers write to stderr.
-func Probe(ctx context.Context, c *config.Sandbox, stderr *os.File) ([]sandbox.Check, sandbox.Capabilities, error) {
-	jails, err := OpenSandbox(c, stderr)
+func Probe(ctx context.Context, c *config.Config, stderr *os.File) ([]sandbox.Check, sandbox.Capabilities, error) {
+	jails, err := OpenSandbox(&c.Sandbox, stderr)
 	if err != nil {
 		return nil, sandbox.Capabilities{}, err
 	}
 	defer jails.Close()
 	ctx, cancel := context.WithTimeout(ctx, selfTestTime)
 	defer cancel()
-	return jails.Probe(ctx, filepath.Join(config.StateDir(), "toolserver")), jails.Capabilities(), nil
+	return jails.Probe(ctx, c.StateDir()), jails.Capabilities(), nil
 }

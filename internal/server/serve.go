@@ -67,7 +67,7 @@ func Serve(c *config.Config, recordings ...string) error {
 	var weak []string
 	if c.Sandbox.Mode == config.SandboxRequired {
 		s, err := untilSignal(signals, func(ctx context.Context) error {
-			return selfTest(ctx, &c.Sandbox, logger, metrics, func(failed []string) { weak = failed })
+			return selfTest(ctx, c, logger, metrics, func(failed []string) { weak = failed })
 		})
 		if s != nil {
 			logger.Info("stopped before it served", zap.Stringer("signal", s))
@@ -125,7 +125,7 @@ func Serve(c *config.Config, recordings ...string) error {
 	go func() { ended <- server.Serve(listener) }()
 	if c.Sandbox.Mode == config.SandboxPreferred {
 		// What fails is known soon enough: nobody waits for it.
-		time.AfterFunc(selfTestDelay, func() { selfTest(ctx, &c.Sandbox, logger, metrics, server.SelfTested) })
+		time.AfterFunc(selfTestDelay, func() { selfTest(ctx, c, logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", overHTTP.address),

@@ -94,7 +94,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	runners := NewRunners(c, jails, c.Programs(), masker, logger)
-	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
+	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(c.StateDir(), "pdf")})
 	browsers := browser.New(runners, c.Browser)
 	servers := lsp.New(runners, c.Code)
 	registry := &tools.Registry{Capabilities: capabilities(c, jails, runners, browsers)}

@@ -32,7 +32,7 @@ const folderPatience = time.Second
 // are built in, and waits for none but folders. It connects to MCP servers once the keeper
 // that it returns is told to begin. Close that after use.
 func openSources(c *config.Config, runners *command.Runners, registry *tools.Registry, masker func() *output.Masker, logger *zap.Logger) (_ *source.Keeper, err error) {
-	keeper, err := openServers(filepath.Join(config.StateDir(), "toolserver", "mcp"), c, runners, registry, masker, logger,
+	keeper, err := openServers(filepath.Join(c.StateDir(), "mcp"), c, runners, registry, masker, logger,
 		func(s source.Status) { logSource(logger, s) })
 	if err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func watchUsage(engine state.Engine, metrics prometheus.Registerer, logger *zap.
 		defer tick.Stop()
 		for {
 			if list, err := engine.Usage(ctx); err == nil {
-				w.look(list)
+				w.check(list)
 			}
 			select {
 			case <-ctx.Done():
@@ -63,7 +63,7 @@ func watchUsage(engine state.Engine, metrics prometheus.Registerer, logger *zap.
 	return w
 }
 
-func (w *usageWatch) look(list []state.Usage) {
+func (w *usageWatch) check(list []state.Usage) {
 	for _, space := range list {
 		kind := "bucket"
 		if space.Log {

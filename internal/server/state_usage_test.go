@@ -16,6 +16,7 @@ import (
 
 // TestNearlyFull: a bucket of which 80 percent are used is told of, once until it has room again.
 func TestNearlyFull(t *testing.T) {
+	t.Parallel()
 	engine, err := state.Open(t.Context(), state.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +29,7 @@ func TestNearlyFull(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	w := watchUsage(engine, prometheus.NewRegistry(), zap.New(core))
 	w.Close() // the test looks itself
-	look := func(size, want int) {
+	check := func(size, want int) {
 		t.Helper()
 		if _, err := kv.Put(t.Context(), "k", make([]byte, size), 0); err != nil {
 			t.Fatal(err)
@@ -38,14 +39,14 @@ func TestNearlyFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			w.look(list)
+			w.check(list)
 		}
 		if got := logs.FilterMessageSnippet("nearly full").Len(); got != want {
 			t.Errorf("with %d bytes it was told %d times, want %d", size, got, want)
 		}
 	}
-	look(5<<10, 0)
-	look(85<<10, 1)
-	look(5<<10, 1)
-	look(85<<10, 2)
+	check(5<<10, 0)
+	check(85<<10, 1)
+	check(5<<10, 1)
+	check(85<<10, 2)
 }

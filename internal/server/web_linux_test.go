@@ -96,6 +96,7 @@ func answerWeb(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestWebTools(t *testing.T) {
+	t.Parallel()
 	web := newAPI(t, answerWeb)
 	other := newAPI(t, answerWeb)
 	secure := httptest.NewTLSServer(http.HandlerFunc(answerWeb))
@@ -189,6 +190,7 @@ secrets: [{file: %[2]s}]
 
 // TestWebUnconfigured: without an engine, web_search is listed with how to get one.
 func TestWebUnconfigured(t *testing.T) {
+	t.Parallel()
 	s := serveSources(t, "")
 	list, err := s.ListTools(t.Context(), &pb.ListToolsRequest{View: pb.ToolView_TOOL_VIEW_FULL, Names: []string{"web_search"}})
 	if err != nil || len(list.GetTools()) != 1 || !strings.Contains(list.GetTools()[0].GetUnavailableReason(), "kind: searxng") {
@@ -202,6 +204,7 @@ func TestWebUnconfigured(t *testing.T) {
 // TestWebAttacks: with a policy that lets web_fetch reach every host, it reaches nothing that
 // is not public, however that is spelled, named or redirected to. Cases P-097 to P-115.
 func TestWebAttacks(t *testing.T) {
+	t.Parallel()
 	canary := newAPI(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "INTERNAL-CANARY") })
 	public := newAPI(t, answerWeb)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
@@ -230,6 +233,7 @@ func TestWebAttacks(t *testing.T) {
 // TestWebHosts: only what a rule allows is reached without a question, and no name that looks
 // like it. Case P-115.
 func TestWebHosts(t *testing.T) {
+	t.Parallel()
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	os.WriteFile(policy, []byte("version: 1\nrules:\n  - {name: web, action: allow, hosts: [allowed.example]}\n  - {name: no, action: deny, hosts: [denied.example]}\n"), 0o600)
 	s := serveSources(t, fmt.Sprintf("policy: {file: %s}\nweb: {dns: %s}\n", policy, serveNames(t)))

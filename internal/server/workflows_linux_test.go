@@ -35,6 +35,7 @@ func inputOf(t testing.TB, input map[string]any) string {
 // TestWorkflowKinds runs a workflow with a step of each kind that needs no model: it is one
 // execution with what its steps do nested in it, and a person approves one of them.
 func TestWorkflowKinds(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	s.create("inner", `parameters: {type: object, properties: {n: {type: integer}}, required: [n]}
 steps:
@@ -122,6 +123,7 @@ func (s *wholeServer) callAnswering(tool, input string, answer func(*pb.Approval
 // TestWorkflowFailures shows what a step that fails comes to: it is tried again as often as it
 // says; an output that does not fit is told; the run is resumed from there, or after it.
 func TestWorkflowFailures(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	s.create("retried", `steps:
 - {id: try, tool: bash, input: {command: "echo x >> tries; test $(wc -l < tries) -ge 3"}, retry: {times: 5, wait: 1ms}}
@@ -161,6 +163,7 @@ func TestWorkflowFailures(t *testing.T) {
 
 // TestWorkflowMistakes shows that everything that is wrong is told at once.
 func TestWorkflowMistakes(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	end := s.run("workflow_validate", inputOf(t, map[string]any{"definition": `steps:
 - {id: one, tool: bsh, input: {command: "${params.who} ${steps.two.output}"}, after: [three]}
@@ -261,17 +264,18 @@ func TestWorkflowSession(t *testing.T) {
 // TestWorkflowSteered pauses, resumes and cancels a run that waits, and cancels the call that
 // began one.
 func TestWorkflowSteered(t *testing.T) {
+	t.Parallel()
 	s := serveAllowing(t, "")
 	s.create("waits", `steps:
 - {id: first, tool: bash, input: {command: "echo first >> order"}}
 - {id: long, wait: 1h}
 `)
-	state := func(end *pb.Finished) (told struct{ Run, State string }) {
+	state := func(end *pb.Finished) (run struct{ Run, State string }) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(end.GetDetailsJson()), &told); err != nil {
+		if err := json.Unmarshal([]byte(end.GetDetailsJson()), &run); err != nil {
 			t.Fatal(end, err)
 		}
-		return told
+		return run
 	}
 	run := state(s.run("workflow_run", `{"name":"waits","background":true}`)).Run
 	operate := func(operation string) string {

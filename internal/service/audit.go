@@ -6,6 +6,7 @@ package service
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -30,6 +31,14 @@ type auditor struct {
 	inputs bool // record what inputs say, not only their shape
 }
 
+// shapeOf outlines the input of an order; nothing, where it is no JSON and so nobody decoded it.
+func shapeOf(order *executor.Order) string {
+	if order.Refusal != nil && !json.Valid(order.Input) {
+		return ""
+	}
+	return outline(order.Input)
+}
+
 // proposed records a call and what was decided about it, before anything of it happens.
 // Where the call must be recorded and cannot be, it does not run.
 func (a *auditor) proposed(x *executor.Execution) *executor.Refusal {
@@ -39,7 +48,7 @@ func (a *auditor) proposed(x *executor.Execution) *executor.Refusal {
 	order := &x.Order
 	proposed := audit.Record{
 		Step: audit.Proposed, InputDigest: sha256.Sum256(order.Input), InputBytes: len(order.Input),
-		InputShape: outline(order.Input), Trace: order.Trace,
+		InputShape: shapeOf(order), Trace: order.Trace,
 	}
 	if a.inputs {
 		proposed.Input = string(order.Input)

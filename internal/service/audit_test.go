@@ -131,6 +131,24 @@ func TestAuditInputs(t *testing.T) {
 	t.Error("no record has the input")
 }
 
+// TestAuditOfBrokenInput: what a model did not write to its end is refused and recorded, without a
+// shape, which could tell what is in it.
+func TestAuditOfBrokenInput(t *testing.T) {
+	for _, input := range []string{`{"n":7,"`, `{"n":7,"}`, `{"n"`, `{"n":`, `{"n":[1`, `{"`, `{`, `"{\"n\":`} {
+		option, read := withAudit(t, nil)
+		s := serve(t, option)
+		if end := s.dial("").run(asJSON("echo_number", input)); end.GetOutcome() != pb.Outcome_OUTCOME_INVALID_INPUT {
+			t.Errorf("%s ended with %v", input, end)
+		}
+		s.shutdown()
+		for _, r := range read() {
+			if r.Step == audit.Proposed && (r.InputShape != "" || r.InputBytes != len(input)) {
+				t.Errorf("%s is recorded as %+v", input, r)
+			}
+		}
+	}
+}
+
 // TestAuditOfInput proves that what is sent to a call is recorded by its size.
 func TestAuditOfInput(t *testing.T) {
 	option, read := withAudit(t, nil)

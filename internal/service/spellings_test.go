@@ -4,27 +4,13 @@
 package service_test
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/toolserver/toolserver/internal/command"
-	"github.com/toolserver/toolserver/internal/companion"
-	"github.com/toolserver/toolserver/internal/search"
-	"github.com/toolserver/toolserver/internal/search/index"
-	"github.com/toolserver/toolserver/internal/service"
-	"github.com/toolserver/toolserver/internal/tools/files"
-	"github.com/toolserver/toolserver/internal/tools/git"
-	searchtools "github.com/toolserver/toolserver/internal/tools/search"
-	"github.com/toolserver/toolserver/internal/tools/shell"
-	"github.com/toolserver/toolserver/internal/tools/toolstest"
-	"github.com/toolserver/toolserver/internal/tools/turn"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -51,46 +37,6 @@ func TestQuotedInput(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(s.workspace, "a")); err == nil {
 		t.Error("it was written")
-	}
-}
-
-// TestInputSpellings: all spellings of one input get one verdict and one digest, for
-// every tool there is.
-func TestInputSpellings(t *testing.T) {
-	runners := command.New(command.Config{}) // for tools that are judged and never run
-	more := slices.Concat(shell.Tools(runners, companion.New(runners, companion.Config{})), git.Tools(runners), searchtools.Tools(search.NewPool(index.NewPool(index.Config{}))))
-	withMore := func(c *service.Config) {
-		if err := c.Registry.Replace("more", more...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := serve(t, withMore, withPolicy(t, `
-rules:
-  - {name: some, action: deny, tools: ["*"], when: 'has(input.path) && input.path.contains("a")'}
-  - {name: others, action: ask, tools: ["*"], when: 'has(input.content) && size(input.content) > 3'}
-`))
-	c := s.dial("")
-	rng := rand.New(rand.NewPCG(3, 4))
-	for _, tool := range slices.Concat(files.Tools(nil, nil), turn.Tools(), more) {
-		spec := tool.Spec()
-		for _, input := range toolstest.Inputs(rng, tool, 4) {
-			check := func(input string) string {
-				response, err := c.CheckCall(timeout(t), &pb.CheckCallRequest{Tool: spec.Name, InputJson: []byte(input)})
-				if err != nil {
-					return "refused"
-				}
-				return fmt.Sprint(response.GetVerdict().GetAction(), response.GetVerdict().GetRule(), len(response.GetEffects()), response.GetDigest())
-			}
-			want := check(input)
-			if want == "refused" {
-				continue // the schema cannot tell everything
-			}
-			for _, spelling := range toolstest.Spellings(rng, tool, input) {
-				if got := check(spelling); got != want {
-					t.Errorf("%s %.200s\ngets %s, and as\n%.200s\nit gets %s", spec.Name, input, want, spelling, got)
-				}
-			}
-		}
 	}
 }
 

@@ -55,10 +55,10 @@ func TestActivation(t *testing.T) {
 		}
 	}
 
-	told := session.NewStore(session.Config{WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly, Default: session.Settings{
+	store = session.NewStore(session.Config{WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly, Default: session.Settings{
 		Mode: tools.ModeAsk, Level: tools.ReadOnly, Activation: session.Activation{Pinned: []string{"github__*"}},
 	}})
-	defer told.Close()
+	defer store.Close()
 	for id, test := range map[string]struct {
 		asks, want session.Activation
 	}{
@@ -66,7 +66,7 @@ func TestActivation(t *testing.T) {
 		"limit":   {session.Activation{Limit: 3}, session.Activation{Limit: 3, Pinned: []string{"github__*"}}},
 		"pinned":  {session.Activation{Pinned: []string{"bash"}}, session.Activation{Limit: 20, Pinned: []string{"bash"}}},
 	} {
-		s, err := told.Create(owner, session.Request{ID: id, Settings: session.Settings{Activation: test.asks}})
+		s, err := store.Create(owner, session.Request{ID: id, Settings: session.Settings{Activation: test.asks}})
 		if err != nil {
 			t.Fatal(err)
 		}

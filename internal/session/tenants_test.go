@@ -34,7 +34,7 @@ func TestTenantDirectories(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	acme, beta := auth.NewOwner("acme", "alice"), auth.NewOwner("beta", "alice")
 	dirs := make(map[string]string) // of a workspace, a cache or a private directory: whose it is
-	look := func(store *session.Store) map[auth.Owner]string {
+	workspaces := func(store *session.Store) map[auth.Owner]string {
 		works := make(map[auth.Owner]string)
 		for _, owner := range []auth.Owner{"alice", acme, beta} {
 			for _, id := range []string{"", "work"} {
@@ -75,13 +75,13 @@ func TestTenantDirectories(t *testing.T) {
 		return works
 	}
 	first := tenantStore(t, root, session.Config{})
-	before := look(first)
+	before := workspaces(first)
 	if want := filepath.Join(root, "default-alice"); before["alice"] != want {
 		t.Errorf("alice of the default tenant works in %s, and did in %s", before["alice"], want)
 	}
 	first.Close()
-	second := look(tenantStore(t, root, session.Config{}))
-	elsewhere := look(tenantStore(t, filepath.Join(t.TempDir(), "root"), session.Config{}))
+	second := workspaces(tenantStore(t, root, session.Config{}))
+	elsewhere := workspaces(tenantStore(t, filepath.Join(t.TempDir(), "root"), session.Config{}))
 	for owner, dir := range before {
 		if second[owner] != dir {
 			t.Errorf("after a restart %q works in %s, not %s", owner, second[owner], dir)

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// A Guard knows by which names a server is reached, and which pages may use it.
-type Guard struct {
+// A Filter knows by which names a server is reached, and which pages may use it.
+type Filter struct {
 	// Hosts are the names that clients reach the server by, beside localhost and
 	// addresses. None are all, unless Open.
 	Hosts []string
@@ -31,19 +31,19 @@ type Guard struct {
 
 // Check returns why a request may have been sent by a page of another site: by its origin,
 // or by a name that such a site has led here (DNS rebinding).
-func (g *Guard) Check(r *http.Request) error {
+func (f *Filter) Check(r *http.Request) error {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.Trim(strings.ToLower(host), "[]")
 	_, notAddress := netip.ParseAddr(host)
-	known := notAddress == nil || host == "localhost" || slices.Contains(g.Hosts, host) || len(g.Hosts) == 0 && !g.Open
+	known := notAddress == nil || host == "localhost" || slices.Contains(f.Hosts, host) || len(f.Hosts) == 0 && !f.Open
 	if !known {
 		return fmt.Errorf("the host %.64q is not one of this server: want localhost, an address, or a name in http.hosts of its configuration", host)
 	}
 	origins := r.Header.Values("Origin")
-	if len(origins) == 0 || len(origins) == 1 && slices.Contains(g.Origins, origins[0]) {
+	if len(origins) == 0 || len(origins) == 1 && slices.Contains(f.Origins, origins[0]) {
 		return nil
 	}
 	at, err := url.Parse(origins[0])

@@ -33,7 +33,7 @@ func (d *disk) room(size int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if time.Since(d.looked) > lookEvery || d.left < int64(size) {
-		if err := d.look(); err != nil {
+		if err := d.measure(); err != nil {
 			return fmt.Errorf("%w: %v", ErrUnavailable, err)
 		}
 	}
@@ -44,7 +44,7 @@ func (d *disk) room(size int) error {
 	return nil
 }
 
-func (d *disk) look() error {
+func (d *disk) measure() error {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(d.path, &s); err != nil {
 		return err

@@ -10,6 +10,8 @@
 // and logs are the program's own: lower-case letters, digits and "_".
 //
 // What a write that failed with ErrUnavailable did is unknown: read before trying again.
+//
+// Locks: each type has one, and takes no other while it holds it. None is held while NATS is asked.
 package state
 
 import (

@@ -173,7 +173,9 @@ func (r *Reader) mapping(node ast.Node, target reflect.Value, key string) {
 func FieldsOf(target reflect.Value) map[string]reflect.Value {
 	fields := make(map[string]reflect.Value, target.NumField())
 	for i := range target.NumField() {
-		fields[target.Type().Field(i).Tag.Get("yaml")] = target.Field(i)
+		if name := target.Type().Field(i).Tag.Get("yaml"); name != "-" {
+			fields[name] = target.Field(i)
+		}
 	}
 	return fields
 }

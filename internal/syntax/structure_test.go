@@ -55,7 +55,7 @@ func TestPatterns(t *testing.T) {
 		}
 		var got []string
 		for _, m := range found {
-			got = append(got, told(m))
+			got = append(got, describe(m))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %s in\n%s\nmatches %q, not %q", c.language, c.pattern, c.code, got, c.want)
@@ -63,8 +63,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// told returns a match as a line.
-func told(m syntax.Match) string {
+// describe returns a match as a line.
+func describe(m syntax.Match) string {
 	line := fmt.Sprint(m.Line)
 	for _, name := range slices.Sorted(maps(m.Captures)) {
 		line += " " + name + "=" + strings.ReplaceAll(m.Captures[name], "\n", "\\n")

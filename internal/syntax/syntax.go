@@ -10,6 +10,13 @@
 // Answers are true to the files as they are: the symbols of a file are those of
 // its text, and that is known by [index] or, where the workspace is not kept in
 // memory, by reading it.
+//
+// Locks: that of a [Pool] guards which engines there are. That of symbols guards what is kept of
+// files, that of parsers the processes that wait, that of the outlines these. None is held while
+// another is taken, or while a process is asked.
+//
+// Goroutines: an engine has one while files are parsed for nobody, until the engine is closed; what
+// a call has parsed at the same time, it waits for.
 package syntax
 
 import (

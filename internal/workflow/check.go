@@ -281,7 +281,7 @@ func (c *checker) references(at string, t *template, alone *policy.Expression, b
 			list = append(list, message)
 		}
 	}
-	look := func(e *policy.Expression) {
+	visit := func(e *policy.Expression) {
 		for _, id := range e.Selected("steps") {
 			switch {
 			case c.byID[id] == nil:
@@ -299,9 +299,9 @@ func (c *checker) references(at string, t *template, alone *policy.Expression, b
 			wrong("item and index are known in a step with map alone")
 		}
 	}
-	t.each(look)
+	t.each(visit)
 	if alone != nil {
-		look(alone)
+		visit(alone)
 	}
 	if len(list) > 0 {
 		c.wrong(at, strings.Join(list, "; "))

@@ -4,6 +4,9 @@
 // Package workspace is the only way to files. A workspace is a directory that
 // nothing reached through it can leave: not by "..", not by an absolute path,
 // not by a symbolic link.
+//
+// Locks: of those who change files, trees comes before the paths, which are taken in the order of
+// their names. The others here are held for moments, and no other with them.
 package workspace
 
 import (

@@ -5,6 +5,12 @@
 // directories, what ignore files say, texts, and which texts may have what. What
 // it tells is always what reading the files would: it hears from the kernel what
 // has changed. Search needs it for nothing but speed.
+//
+// Locks: that of a [Pool] comes before those of its indexes. Of an [Index], known comes before mu,
+// and before that of the writers, which all indexes of a pool share.
+//
+// Goroutines: an index that keeps a workspace has one that sees whether others run short, and
+// at most one for what goes on in the background. Close ends them, and waits.
 package index
 
 import (

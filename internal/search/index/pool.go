@@ -9,6 +9,9 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
+// Watches returns how many inotify watches the user of this process may have, whatever for.
+func Watches() int { return limitsOfKernel().watches }
+
 // A Pool has an index for every workspace that is searched, until the workspace
 // is closed. What it may take is shared by all of them. Its methods are safe for concurrent use.
 type Pool struct {

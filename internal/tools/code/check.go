@@ -25,12 +25,12 @@ func WithNewErrors(tool tools.Tool, servers *lsp.Set) tools.Tool {
 		if env.EditErrors <= 0 {
 			return result
 		}
-		return told(result, newErrors(ctx, env, servers, result.Details))
+		return withText(result, newErrors(ctx, env, servers, result.Details))
 	})
 }
 
-// told returns a result that has a text more, also when it is restated.
-func told(result tools.Result, text string) tools.Result {
+// withText returns a result that has a text more, also when it is restated.
+func withText(result tools.Result, text string) tools.Result {
 	if text == "" {
 		return result
 	}
@@ -38,7 +38,7 @@ func told(result tools.Result, text string) tools.Result {
 	if restate := result.Restate; restate != nil {
 		result.Restate = func() (tools.Result, bool) {
 			again, changed := restate()
-			return told(again, text), changed
+			return withText(again, text), changed
 		}
 	}
 	return result

@@ -5,6 +5,8 @@
 // addresses. A server may say and do what it likes: what it says is bounded and never
 // believed, and what it breaks are its own calls.
 //
+// Locks: that of a [Source] comes before that of its sign-in. The others are taken alone.
+//
 // Goroutines: Serve has one that waits for the connection to end, and those of the
 // go-sdk; all end before it returns.
 package mcp

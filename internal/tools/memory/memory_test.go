@@ -34,7 +34,7 @@ func family(t *testing.T) []tools.Tool {
 	}
 	t.Cleanup(func() { kept.Close() })
 	store := memory.New(memory.Options{
-		Engine: func() (state.Engine, error) { return kept, nil }, Mask: func(text string) string { return strings.ReplaceAll(text, "hush", "***") },
+		Engine: func(context.Context) (state.Engine, error) { return kept, nil }, Mask: func(text string) string { return strings.ReplaceAll(text, "hush", "***") },
 	})
 	t.Cleanup(func() { store.Close() })
 	pages, err := web.New(web.Config{}, pdftest.Documents{})

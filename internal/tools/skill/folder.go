@@ -40,7 +40,7 @@ type Skill struct {
 
 // New returns the skills of folders. Each has folders of skills in it, or is one.
 func New(dirs []string) *Set {
-	return &Set{markdown.NewSet(markdown.Kind[*Skill]{Name: "a skill", Find: filesOf, Parse: skillOf, MaxBytes: maxSkill}, dirs)}
+	return &Set{markdown.NewSet(markdown.Format[*Skill]{Name: "a skill", Find: filesOf, Parse: skillOf, MaxBytes: maxSkill}, dirs)}
 }
 
 // skillOf makes a skill of its file.

@@ -10,14 +10,14 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// A guard is a policy as one call asks about single paths.
+// restrictions are a policy as one call asks about single paths.
 type restrictions struct {
 	policy *Policy
 	call   *Subject
 	spent  *atomic.Int64 // on conditions, up to now
 }
 
-// Guard returns what the policy says of single paths that a call touches as part
+// Restrictions returns what the policy says of single paths that a call touches as part
 // of something larger. The call is kept; its effects and its digest need not be
 // known yet.
 func (p *Policy) Restrictions(call *Subject) tools.Restrictions {
