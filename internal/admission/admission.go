@@ -163,9 +163,10 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 		if err != nil {
 			return Admitted{}, err
 		}
-		input := a.named(found, request.Tool, request.Input)
 		current := a.ActivePolicy.Current()
-		decoded, err := a.decode(job, current, found, request.Tool, input)
+		entry, refusal := a.find(found, current, request.Tool)
+		input := named(entry, request.Input)
+		decoded, err := a.decode(job, current, found, entry, refusal, input)
 		if err != nil {
 			return Admitted{}, err
 		}
@@ -221,11 +222,10 @@ type decodedCall struct {
 	subject *policy.Subject
 }
 
-// decode finds the tool and decodes the input. A call that cannot be decoded gets a
-// refusal.
-func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Session, name string, input Input) (decodedCall, error) {
+// decode decodes the input of a call of a tool that was found, or not. A call that cannot be
+// decoded gets a refusal.
+func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Session, entry *tools.Entry, refusal *executor.Refusal, input Input) (decodedCall, error) {
 	job.Input = input.JSON
-	entry, refusal := a.find(s, p, name)
 	if refusal != nil {
 		job.Input, job.Refusal = tools.Canonical(input.JSON), refusal
 		if entry != nil {

@@ -96,7 +96,7 @@ func (a *Admission) check(request CheckRequest, found *session.Session) (Checked
 		subject.Effects = effects.Resolve(env, shell.Effects(request.Command, shell.PlaceOf(env, "")))
 		subject.Input = commandInput(entry, env, request.Command)
 	} else {
-		call, err := decodeInput(entry, env, a.named(found, request.Tool, request.Input))
+		call, err := decodeInput(entry, env, named(entry, request.Input))
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 			return Checked{}, invalid("input: %s", wrong)
 		}

@@ -106,14 +106,10 @@ func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, erro
 	return job, nil
 }
 
-// named returns an input with the names and the values that the schema of its tool
-// has, among those of a session.
-func (a *Admission) named(s *session.Session, tool string, input Input) Input {
-	entry, ok := a.Registry.Lookup(tool, a.has(s, a.ActivePolicy.Current()))
-	if !ok {
-		entry, ok = transferTools[tool]
-	}
-	if ok {
+// named returns an input with the names and the values that the schema of its tool has; as it
+// is where there is no such tool.
+func named(entry *tools.Entry, input Input) Input {
+	if entry != nil {
 		input.JSON = entry.Spec.Rename(input.JSON)
 		if input.Problem == nil {
 			input.JSON = tools.Settle(entry.Tool, input.JSON)

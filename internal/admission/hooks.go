@@ -125,7 +125,8 @@ func (a *Admission) again(ctx context.Context, job *executor.Job, p *policy.Poli
 // it had come so. The error says why it is none of the tool.
 func (a *Admission) rewrite(ctx context.Context, job *executor.Job, p *policy.Policy, s *session.Session, decoded *decodedCall, said *hooked, input json.RawMessage, timeout time.Duration) error {
 	trial := *job
-	other, err := a.decode(&trial, p, s, job.Tool, Input{JSON: input})
+	entry, refusal := a.find(s, p, job.Tool)
+	other, err := a.decode(&trial, p, s, entry, refusal, Input{JSON: input})
 	if err != nil {
 		return fmt.Errorf("it changed the input to one that cannot be decoded: %w", err)
 	}

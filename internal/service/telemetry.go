@@ -201,7 +201,7 @@ func (r *rpc) close(err error) error {
 	if over, ok := errors.AsType[*quota.Error](err); ok {
 		r.overQuota(r, over)
 	}
-	r.meters.rpcs.WithLabelValues(r.method, r.code.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, exemplar(r.span))
+	r.meters.ended(r.method, r.code.String(), exemplar(r.span))
 	if entry := r.logger.Check(r.level(), "call"); entry != nil {
 		entry.Write(zap.Inline(r))
 	}

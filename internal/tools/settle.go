@@ -3,7 +3,10 @@
 
 package tools
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // Settle returns an input of a tool with numbers and booleans in place of texts
 // that spell them, where its schema allows nothing but a number or a boolean:
@@ -24,11 +27,19 @@ func Settle(tool Tool, input []byte) []byte {
 	return append(s.out, s.text[s.copied:]...)
 }
 
+// nextQuote returns where the next quote after i is; -1 where there is none.
+func nextQuote(input []byte, i int) int {
+	if next := bytes.IndexByte(input[i+1:], '"'); next >= 0 {
+		return i + 1 + next
+	}
+	return -1
+}
+
 // mayNeedSettling reports whether a value of the input begins as a text does that
 // spells a number or a boolean. Nearly all inputs have none.
 func mayNeedSettling(input []byte) bool {
-	for i := 0; i+1 < len(input); i++ {
-		if input[i] != '"' || !strings.ContainsRune("-0123456789tfTF", rune(input[i+1])) {
+	for i := bytes.IndexByte(input, '"'); i >= 0 && i+1 < len(input); i = nextQuote(input, i) {
+		if !strings.ContainsRune("-0123456789tfTF", rune(input[i+1])) {
 			continue
 		}
 		if i > 0 && input[i-1] == '\\' {

@@ -272,27 +272,44 @@ func (c *typedCall[In]) Input() json.RawMessage {
 // is what Run opens.
 func (c *typedCall[In]) Effects() []Effect {
 	if !c.effectsKnown && c.tool.effects != nil {
-		c.effects = c.tool.effects(c.env, c.in)
+		c.resolve()
 	}
 	c.effectsKnown = true
 	return c.effects
 }
 
+// resolve asks the tool what the call touches. Its frame holds an [Env], which calls of
+// tools that touch nothing need no stack for.
+//
+//go:noinline
+func (c *typedCall[In]) resolve() { c.effects = c.tool.effects(c.env, c.in) }
+
 func (c *typedCall[In]) Run(ctx context.Context, rights Rights, out Sink) (Result, error) {
 	c.Effects()
 	c.env.Rights = rights
 	result, err := c.tool.run(ctx, c.env, c.in, out)
-	less := c.env
-	for step := range 4 { // what it shows may not become less at once
-		takes := c.env.room(&result)
-		if !c.tool.spec.Pages || err != nil || takes <= c.env.answer() {
-			break
-		}
-		less.Answer = max(less.answer()*c.env.answer()/takes*(19-3*step)/20, MinAnswer/2)
-		result, err = c.tool.run(ctx, less, c.in, out)
+	if c.tool.spec.Pages && err == nil {
+		err = c.showLess(ctx, &result, out)
 	}
 	c.env.fit(c.tool.spec.Name, &result)
 	return result, err
+}
+
+// showLess has a tool that shows pages show less, where its answer has more than it has room
+// for.
+//
+//go:noinline
+func (c *typedCall[In]) showLess(ctx context.Context, result *Result, out Sink) (err error) {
+	less := c.env
+	for step := range 4 { // what it shows may not become less at once
+		takes := c.env.room(result)
+		if err != nil || takes <= c.env.answer() {
+			break
+		}
+		less.Answer = max(less.answer()*c.env.answer()/takes*(19-3*step)/20, MinAnswer/2)
+		*result, err = c.tool.run(ctx, less, c.in, out)
+	}
+	return err
 }
 
 func (c *typedCall[In]) Renew(restrictions Restrictions) (Call, error) {
