@@ -48,7 +48,7 @@ syntax: | $(BIN) ## Build .bin/toolserver-syntax, which parses source code, wher
 	else echo "there is no C compiler: the tool code does without source code that is parsed, until there is one and make syntax ran"; fi
 
 .PHONY: test
-test: compiler ctags tools ripgrep terminal chromium python typescript mcp providers openapi pages $(BIN)/console/installed language-servers lint generated ## Run every check and test, as CI does.
+test: compiler ctags tools ripgrep terminal chromium python typescript mcp providers openapi pages sources $(BIN)/console/installed language-servers lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 # Without cgo, as the programs that tests start: or all is compiled once more to be looked at.
@@ -80,7 +80,7 @@ generated: $(BIN)/buf $(BIN)/.tools ## Fail if generating would change anything.
 	@diff -r -x '*.proto' -x rest.yaml proto .bin/generated/proto && diff -r -x '*.go' internal/rest .bin/generated/internal/rest && diff -r internal/rest/gateway .bin/generated/internal/rest/gateway && cmp internal/service/schema.binpb .bin/generated/schema.binpb || { echo "generated code is out of date: run make generate"; exit 1; }
 
 .PHONY: bench
-bench: ripgrep fd $(BIN)/gopls ## Measure against a bare gRPC server, and search against ripgrep; takes a quarter of an hour.
+bench: ripgrep fd sources $(BIN)/gopls ## Measure against a bare gRPC server, and search against ripgrep; takes a quarter of an hour.
 	go run ./bench
 	go test -run '^$$' -bench Gopls -benchtime 1000x ./internal/lsp
 
@@ -234,8 +234,21 @@ $(BIN)/pages/installed: build/pages.sha256 | $(BIN)
 	@mkdir -p $(@D)
 	@cd $(@D) && npm pack --silent $(PAGES) >/dev/null && sha256sum --check --quiet $(CURDIR)/$< && \
 		for package in *.tgz; do mkdir -p $${package%.tgz} && tar -xzf $$package -C $${package%.tgz} --warning=no-unknown-keyword \
-			--strip-components=1 --wildcards 'package/doc*.html' 'package/dist/docs/*.html' 2>/dev/null; done; \
+			--strip-components=1 --wildcards 'package/doc*.html' 'package/dist/docs/*.html' 2>/dev/null || true; done && \
 		rm -f *.tgz && touch $(@F) || echo "npm could not fetch published pages: the test of them will fail"
+
+# Sources as they were published: 6,000 files of TypeScript for the benchmark, and modules that language
+# servers are asked about.
+SOURCES := rxjs@7.8.2 viem@2.57.13 effect@4.1.0 thirdweb@5.121.6 @theia/core@1.75.0 node-gyp@12.4.0
+.PHONY: sources
+sources: $(BIN)/sources/installed ## Fetch published sources in TypeScript and Python into .bin, with npm.
+
+$(BIN)/sources/installed: build/sources.sha256 | $(BIN)
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@cd $(@D) && npm pack --silent $(SOURCES) >/dev/null && sha256sum --check --quiet $(CURDIR)/$< && \
+		for package in *.tgz; do mkdir $${package%-*} && tar -xzf $$package -C $${package%-*} --warning=no-unknown-keyword --strip-components=1 \
+			--exclude '*.d.ts' --wildcards 'package/*.ts' 'package/*.tsx' 'package/*.py' 'package/*.json' 2>/dev/null || true; done && \
+		rm -f *.tgz && touch $(@F) || echo "npm could not fetch published sources: what is asked about them fails or is left out"
 
 # Outlines are compared with those of universal-ctags.
 .PHONY: ctags

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -130,5 +131,16 @@ func TestInterleave(t *testing.T) {
 	}
 	if len(order) != 6*rounds || len(first) != 6 {
 		t.Errorf("%d steps ran, and %d of 6 were ever first", len(order), len(first))
+	}
+}
+
+// TestTypescriptTree: what make sources fetches is as large as the figure wants it.
+func TestTypescriptTree(t *testing.T) {
+	dir, err := typescriptTree(t.Context())
+	if errors.Is(err, errMissing) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil || !filepath.IsAbs(dir) {
+		t.Errorf("%q, %v", dir, err)
 	}
 }
