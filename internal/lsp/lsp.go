@@ -70,6 +70,8 @@ type Set struct {
 	config  Config
 	table   []Server
 
+	programs sync.Map // by the name of a server, where its program was found; until it cannot be started
+
 	mu       sync.Mutex
 	sessions map[tools.Session]*place
 }
