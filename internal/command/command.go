@@ -89,6 +89,10 @@ type Command struct {
 	// Unmasked gives output to the Taker as it is: whoever takes it masks it.
 	Unmasked bool
 
+	// Read, if set, reads standard output in place of the Taker, as it is and however much
+	// it is. The command is over when Read has returned; nobody reads what it leaves.
+	Read func(out *os.File)
+
 	// Joined has what the command writes to standard error come as standard output.
 	Joined bool
 
@@ -371,6 +375,10 @@ func (x *Running) lives() []*output.Live {
 
 // copy gives away what a command writes, as soon as it is there.
 func (x *Running) copy(o outlet, live *output.Live) {
+	if x.command.Read != nil && o.stream == tools.Stdout {
+		x.command.Read(o.file)
+		return
+	}
 	for total, wide := 0, false; ; {
 		buffer, n := readPooled(o.file)
 		if n == 0 {
@@ -515,6 +523,24 @@ func (x *Running) Write(ctx context.Context, data []byte) (int, error) {
 		err = ctx.Err()
 	}
 	return n, err
+}
+
+// Offer writes as much to the input of the command as that takes at once, and returns how
+// much that was.
+func (x *Running) Offer(data []byte) (n int, err error) {
+	conn, err := x.input.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = conn.Write(func(fd uintptr) bool {
+		n, failed = ignoringEINTR(func() (int, error) { return syscall.Write(int(fd), data) })
+		return true
+	})
+	if errors.Is(failed, syscall.EAGAIN) {
+		failed = nil
+	}
+	return max(n, 0), cmp.Or(err, failed)
 }
 
 // CloseInput ends the input of the command. On a terminal that is what Ctrl-D

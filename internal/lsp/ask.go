@@ -235,7 +235,10 @@ func (q *question) at(t Target) (document, protocol.Position, error) {
 
 // inside returns where a name of the workspace leads.
 func (q *question) inside(name string) (string, error) {
-	path, inside := q.env.Workspace.Resolve(name)
+	path, inside := name, true
+	if q.knownText(name) == nil { // the name of a file that was read leads to it, until somebody changes that
+		path, inside = q.env.Workspace.Resolve(name)
+	}
 	if !inside {
 		return "", tools.Failf("outside", "%s is outside of the workspace.", name)
 	}
@@ -313,7 +316,7 @@ func (q *question) file(at uri.URI) *mentioned {
 	}
 	if withheld := q.env.WithheldBelow(".", true); withheld != nil && withheld(name) {
 		f.withheld = true
-	} else if real, ok := q.env.Workspace.Resolve(name); ok {
+	} else if real, err := q.inside(name); err == nil {
 		f.text = q.textOf(real)
 	}
 	return f
@@ -321,8 +324,9 @@ func (q *question) file(at uri.URI) *mentioned {
 
 // nameOf returns a path as the workspace knows it, and whether it is inside.
 func (q *question) nameOf(path string) (string, bool) {
-	rel, err := filepath.Rel(q.files.Dir(), path)
-	if err != nil || !filepath.IsLocal(rel) {
+	path = filepath.Clean(path)
+	rel, inside := strings.CutPrefix(path, strings.TrimSuffix(q.files.Dir(), "/")+"/")
+	if !inside {
 		return path, false
 	}
 	return rel, true

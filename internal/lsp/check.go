@@ -15,6 +15,7 @@ import (
 // A Touched is a file that an edit has written.
 type Touched struct {
 	Path   string  // of the workspace
+	Was    string  // the path it had before it was moved; empty where it was not
 	Before *string // what it had; nil where it was not there
 }
 
@@ -108,21 +109,37 @@ func (a *Asker) newErrors(ctx context.Context, files []Touched) (list []Problem,
 		return nil, "", err
 	}
 	before := make(map[string]string) // of files that are wrong
+	moved := make(map[string]string)  // of those, where they were to where they are
 	for _, f := range files {
-		if f.Before != nil && slices.ContainsFunc(now.List, func(p Problem) bool { return p.Path == f.Path && p.Severity == "error" }) {
-			before[f.Path] = *f.Before
+		if f.Before == nil || !slices.ContainsFunc(now.List, func(p Problem) bool { return p.Path == f.Path && p.Severity == "error" }) {
+			continue
+		}
+		before[f.Path] = *f.Before
+		if f.Was != "" {
+			before[f.Path], before[f.Was], moved[f.Was] = "", *f.Before, f.Path
 		}
 	}
 	list = slices.DeleteFunc(now.List, func(p Problem) bool { _, had := before[p.Path]; return had || p.Severity != "error" })
 	late, indexing := now.Late, now.Indexing
 	if len(before) > 0 {
-		// What would be right again with the texts of before is wrong since.
+		// What would be right again with the texts of before is wrong since, unless it was
+		// wrong where the file was.
 		change, err := a.WhatIf(ctx, before)
 		if err != nil {
 			return nil, "", err
 		}
+		was := make(map[Problem]int)
+		for _, p := range change.New {
+			if path := moved[p.Path]; path != "" {
+				p.Path = path
+				was[p.same()]++
+			}
+		}
 		for _, p := range change.Fixed {
-			if _, touched := before[p.Path]; touched && p.Severity == "error" {
+			if _, touched := before[p.Path]; !touched || p.Severity != "error" {
+				continue
+			}
+			if was[p.same()]--; was[p.same()] < 0 {
 				list = append(list, p)
 			}
 		}

@@ -216,10 +216,7 @@ const maxRead = 32 << 20
 func (p *process) textOf(path string) *text {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d := p.docs[path]; d != nil {
-		return d.text
-	}
-	if t := p.read[path]; t != nil {
+	if t := p.known(path); t != nil {
 		return t
 	}
 	_, t, err := readText(p.files, path)
@@ -231,6 +228,20 @@ func (p *process) textOf(path string) *text {
 	}
 	p.read[path] = t
 	return t
+}
+
+// knownText returns the text of a file that was read before; nil for another.
+func (p *process) knownText(path string) *text {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known(path)
+}
+
+func (p *process) known(path string) *text {
+	if d := p.docs[path]; d != nil {
+		return d.text
+	}
+	return p.read[path]
 }
 
 // readText reads a file of the workspace that a server is asked about.

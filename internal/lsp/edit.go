@@ -314,7 +314,7 @@ func (b *builder) file(at uri.URI) (*FileEdit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if path != name { // a server does not follow links, and nor do we for it
+	if real, _ := b.env.Workspace.Resolve(name); real != name { // a server does not follow links, and nor do we for it
 		return nil, b.wrong("it would change %s, which is a link", name)
 	}
 	f := &FileEdit{Path: path}

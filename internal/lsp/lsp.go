@@ -77,6 +77,8 @@ type Set struct {
 	table   []Server
 	watches atomic.Int64 // directories that its trackers may still watch
 
+	programs sync.Map // by the name of a server, where its program was found; until it cannot be started
+
 	mu       sync.Mutex
 	sessions map[tools.Session]*place
 }

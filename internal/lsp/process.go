@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,44 +85,45 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 	}
 	p.client = newClient(s.server)
 	variables, read := s.place.modules(s.server)
-	reader, writer := io.Pipe()
+	outputs, closed := make(chan *os.File, 1), make(chan struct{})
 	x, err := s.place.runner.Start(ctx, command.Command{
 		Path: s.program, Args: s.server.Command[1:], Dir: ".", Env: variables,
 		Input: true, MaxOutput: math.MaxInt64, Unmasked: true, Lasting: true,
+		// What reads messages reads the pipe: nobody hands them on.
+		Read: func(out *os.File) {
+			outputs <- out
+			<-closed
+		},
 		Rights: tools.Rights{Confinement: tools.Reading, Network: tools.NetworkNone, Read: read, Deny: s.deny, Aside: true},
 		Limits: sandbox.Limits{Memory: p.memory},
-	}, func(stream tools.Stream, data []byte) {
-		if stream == tools.Stdout {
-			_, _ = writer.Write(data) // to nobody, once the wire is closed
-		} else {
-			p.said.write(data)
-		}
-	})
+	}, func(_ tools.Stream, data []byte) { p.said.write(data) })
 	if err != nil {
+		set.programs.Delete(s.server.Name)
 		return nil, err
 	}
 	p.x = x
-	go func() {
-		<-x.Done()
-		writer.Close()
-	}()
-	stream := newWire(reader, func(data []byte) error {
+	stdout := <-outputs
+	stream := newWire(stdout, x.Offer, func(data []byte) error {
 		_, err := x.Write(context.Background(), data) // it ends with the server
 		return err
-	}, func() { reader.Close() })
+	}, func() { _ = stdout.SetReadDeadline(time.Now()) })
 	p.conn = jsonrpc2.NewConn(stream, jsonrpc2.WithCodec(codec{}))
 	p.conn.Go(context.Background(), protocol.ClientHandler(p.client, jsonrpc2.MethodNotFoundHandler))
 	p.remote = protocol.ServerDispatcher(p.conn)
 	go func() { // what cannot be understood any more is not left running
 		<-p.conn.Done()
+		close(closed)
 		if err := p.conn.Err(); err != nil {
 			p.end(err)
-		} else {
-			p.end(errClosed)
 		}
+		p.awaitExit()
+		p.end(errClosed)
 	}()
 	p.changes = s.place.files.subscribe() // before it reads anything
 	if err := p.initialize(ctx, s.program); err != nil {
+		if errors.Is(err, io.EOF) {
+			<-p.conn.Done() // which it will be
+		}
 		gone := p.isGone()
 		p.stop(err)
 		switch {
@@ -223,6 +225,25 @@ func (p *process) end(cause error) {
 	}
 }
 
+// awaitExit gives a server that closed its standard output, as one that dies does, the time
+// to be gone: how it ended is its own.
+func (p *process) awaitExit() {
+	select {
+	case <-p.conn.Done():
+	default:
+		return
+	}
+	if p.failed.Load() != nil {
+		return
+	}
+	timer := time.NewTimer(endTime)
+	defer timer.Stop()
+	select {
+	case <-p.x.Done():
+	case <-timer.C:
+	}
+}
+
 // stop ends the server, which is asked to, and returns when it is gone.
 func (p *process) stop(cause error) {
 	p.changes.end()
@@ -233,6 +254,7 @@ func (p *process) stop(cause error) {
 		}
 		cancel()
 	}
+	p.awaitExit()
 	p.end(cause)
 	<-p.x.Done()
 	<-p.conn.Done()

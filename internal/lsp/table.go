@@ -160,33 +160,41 @@ func merged(settings, others map[string]any) map[string]any {
 // about it.
 func (s *Server) languageOf(path string) string {
 	base := filepath.Base(path)
-	for _, language := range slices.Sorted(maps.Keys(s.Languages)) {
-		for _, name := range s.Languages[language] {
-			if base == name || strings.HasPrefix(name, ".") && strings.HasSuffix(base, name) && base != name {
-				return language
+	found := "" // of several the first by name
+	for language, names := range s.Languages {
+		if found != "" && found < language {
+			continue
+		}
+		for _, name := range names {
+			if base == name || strings.HasPrefix(name, ".") && strings.HasSuffix(base, name) {
+				found = language
 			}
 		}
 	}
-	return ""
+	return found
 }
 
 // serverFor returns the server of a file, and its program.
 func (s *Set) serverFor(path string) (server *Server, program string, err error) {
 	var missing []string
-	for _, d := range Defaults() {
-		if d.runsWorkspace && d.languageOf(path) != "" {
-			missing = append(missing, fmt.Sprintf("%s is used where the operator names it in code.servers, for a workspace can have it run programs", d.Name))
-		}
-	}
 	for i := range s.table {
 		server := &s.table[i]
 		if server.languageOf(path) == "" {
 			continue
 		}
+		if program, ok := s.programs.Load(server.Name); ok {
+			return server, program.(string), nil
+		}
 		if program, ok := s.runners.Find(server.Command[0]); ok {
+			s.programs.Store(server.Name, program)
 			return server, program, nil
 		}
 		missing = append(missing, fmt.Sprintf("%s is not here: %s", server.Name, command.NoProgram(server.Command[0])))
+	}
+	for _, d := range Defaults() {
+		if d.runsWorkspace && d.languageOf(path) != "" {
+			missing = append(missing, fmt.Sprintf("%s is used where the operator names it in code.servers, for a workspace can have it run programs", d.Name))
+		}
 	}
 	if len(missing) > 0 {
 		return nil, "", tools.Failf("no_language_server", "There is no language server for %s. %s.", path, strings.Join(missing, "; "))

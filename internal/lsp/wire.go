@@ -40,20 +40,25 @@ var (
 // somebody to read what it writes.
 type wire struct {
 	in     *bufio.Reader
-	out    chan []byte
 	closed chan struct{}
 	close  sync.Once
 	end    func()
+
+	offer  func([]byte) (int, error) // writes what the server takes at once
+	out    chan []byte               // the rest, which somebody else writes
+	mu     sync.Mutex
+	queued int // pieces in out, and the one that is being written
 
 	began    time.Time // of what is counted
 	messages int
 	bytes    int
 }
 
-// newWire returns a wire that reads from one side, and gives messages to write, one after
-// the other, until it is closed. end is called once, when it is.
-func newWire(in io.Reader, write func([]byte) error, end func()) *wire {
-	w := &wire{in: bufio.NewReaderSize(in, 64<<10), out: make(chan []byte, maxQueued), closed: make(chan struct{}), end: end}
+// newWire returns a wire that reads from one side. A message is offered to the other; what
+// that does not take is given to write, one piece after the other, until the wire is closed.
+// end is called once, when it is.
+func newWire(in io.Reader, offer func([]byte) (int, error), write func([]byte) error, end func()) *wire {
+	w := &wire{in: bufio.NewReaderSize(in, 64<<10), offer: offer, out: make(chan []byte, maxQueued), closed: make(chan struct{}), end: end}
 	go func() {
 		for {
 			select {
@@ -61,6 +66,9 @@ func newWire(in io.Reader, write func([]byte) error, end func()) *wire {
 				if write(data) != nil {
 					return
 				}
+				w.mu.Lock()
+				w.queued--
+				w.mu.Unlock()
 			case <-w.closed:
 				return
 			}
@@ -147,10 +155,19 @@ func (w *wire) Write(_ context.Context, message jsonrpc2.Message) (int64, error)
 		return 0, err
 	}
 	data := append([]byte("Content-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"), body...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sent := 0
+	if w.queued == 0 {
+		if sent, err = w.offer(data); err != nil || sent == len(data) {
+			return int64(sent), err
+		}
+	}
 	select {
 	case <-w.closed:
 		return 0, io.ErrClosedPipe
-	case w.out <- data:
+	case w.out <- data[sent:]:
+		w.queued++
 		return int64(len(data)), nil
 	default:
 		return 0, errDeaf

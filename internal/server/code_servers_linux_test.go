@@ -142,6 +142,19 @@ func TestErrorsBesideEdits(t *testing.T) {
 			t.Errorf("%s tells of what was there before:\n%s", test.tool, got)
 		}
 	}
+	// A file that is moved has what was wrong with it before, and what is wrong since.
+	s.file("d.py", "old: int = \"older\"\n\nd = 1\n")
+	got := s.asked("told", "apply_patch", `{"patch":"*** Begin Patch\n*** Update File: d.py\n*** Move to: moved/e.py\n@@\n-d = 1\n+d = nowhere\n*** End Patch\n"}`)
+	s.wants(got, "Moved d.py to moved/e.py", "new moved/e.py:3:5: error: ")
+	if strings.Count(got, "new moved/e.py") != 1 {
+		t.Errorf("a move tells of what was there before:\n%s", got)
+	}
+	s.file("f.go", "package m\n\nvar F int = \"older\"\n\nvar G = 1\n")
+	got = s.asked("told", "apply_patch", `{"patch":"*** Begin Patch\n*** Update File: f.go\n*** Move to: g.go\n@@\n-var G = 1\n+var G = nowhere\n*** End Patch\n"}`)
+	s.wants(got, "Moved f.go to g.go", "new g.go:5:9: error: undefined: nowhere")
+	if strings.Count(got, "new g.go") != 1 {
+		t.Errorf("a move tells of what was there before:\n%s", got)
+	}
 	if got := contentText(s.in("told", "edit_file", `{"path":"a.go","old_string":"A = missing","new_string":"A = 2"}`, nil)); strings.Contains(got, "new ") {
 		t.Errorf("an edit without new errors tells of some:\n%s", got)
 	}

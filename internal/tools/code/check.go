@@ -47,11 +47,21 @@ func withText(result tools.Result, text string) tools.Result {
 // newErrors returns what is told of the files of a change, as the details of its call name
 // it.
 func newErrors(ctx context.Context, env tools.Env, servers *lsp.Set, details json.RawMessage) string {
-	var made struct{ Change string }
+	var made struct {
+		Change string
+		Files  []struct {
+			Path string
+			Was  string `json:"moved_from"`
+		}
+	}
 	if json.Unmarshal(details, &made) != nil || made.Change == "" {
 		return ""
 	}
-	found := servers.For(env, nil).NewErrors(ctx, env.EditErrors, touched(env, made.Change))
+	moved := make(map[string]string)
+	for _, f := range made.Files {
+		moved[f.Path] = f.Was
+	}
+	found := servers.For(env, nil).NewErrors(ctx, env.EditErrors, touched(env, made.Change, moved))
 	var b strings.Builder
 	for i, one := range found.List {
 		if i == maxNewErrors {
@@ -66,11 +76,20 @@ func newErrors(ctx context.Context, env tools.Env, servers *lsp.Set, details jso
 	return output.ValidText(b.String())
 }
 
-// touched returns the files that a change has written, and what they had.
-func touched(env tools.Env, change string) (files []lsp.Touched) {
+// touched returns the files that a change has written, and what they had, also where they
+// were moved from.
+func touched(env tools.Env, change string, moved map[string]string) (files []lsp.Touched) {
 	for _, record := range env.Changes.Records() {
 		if record.ID != change {
 			continue
+		}
+		gone := make(map[string]string)
+		for _, c := range record.Changes {
+			if c.Before.Kind == workspace.Regular && c.After.Kind != workspace.Regular {
+				if old, err := c.Old(nil); err == nil && len(old) <= maxChecked {
+					gone[c.Path] = string(old)
+				}
+			}
 		}
 		for _, c := range record.Changes {
 			now, err := env.Workspace.ReadFile(c.Path, maxChecked)
@@ -85,6 +104,8 @@ func touched(env tools.Env, change string) (files []lsp.Touched) {
 				}
 				text := string(old)
 				f.Before = &text
+			} else if text, ok := gone[moved[c.Path]]; ok {
+				f.Was, f.Before = moved[c.Path], &text
 			}
 			files = append(files, f)
 		}
