@@ -202,7 +202,7 @@ func ingestMany(ctx context.Context, h *harness, memories *store.Store, who stor
 				work.Go(func() error {
 					text, err := os.ReadFile(path)
 					if err == nil {
-						err = in.AddBytes(path, text)
+						err = in.Add(path, string(text))
 					}
 					return err
 				})

@@ -133,7 +133,7 @@ const (
 	// readsPerSecond is how many calls that only read are recorded. Of more, which a server
 	// can have while it does nothing else, the processor would notice the records: to make
 	// such a call again does no harm.
-	readsPerSecond = 1000
+	readsPerSecond = 500
 
 	// maxQueued is how many ends wait to be stored, and maxQueuedBytes how much their logs
 	// hold.

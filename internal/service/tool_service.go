@@ -66,7 +66,6 @@ func follow(stream grpc.ServerStream, x *executor.Execution, after uint64) error
 	ctx := stream.Context()
 	rpc := rpcOf(ctx)
 	rpc.follows(x)
-	message := &eventMessage{execution: x.ID} // which is on the wire when SendMsg returns
 	for event, err := range x.Events(ctx, after, rpc.principal.Owner() == x.Order.Session.Owner) {
 		if err != nil {
 			return err
@@ -74,11 +73,9 @@ func follow(stream grpc.ServerStream, x *executor.Execution, after uint64) error
 		if outcome := outcomeOf(event.Body); outcome != 0 {
 			rpc.ended(outcome)
 		}
-		message.event = event
-		if err := stream.SendMsg(message); err != nil {
+		if err := stream.SendMsg(&eventMessage{execution: x.ID, event: event}); err != nil {
 			return err
 		}
-		message.event = executor.Event{} // its output is no longer ours
 	}
 	return nil
 }

@@ -263,7 +263,7 @@ func (f *family) addFile(ctx context.Context, view *tools.View, path string, to 
 		left.binary.Add(1)
 		return nil
 	}
-	return to.AddBytes(view.Name(path), file.Data)
+	return to.Add(view.Name(path), string(file.Data))
 }
 
 func explain(err error, path string) error {
