@@ -32,10 +32,11 @@ import (
 func TestImage(t *testing.T) {
 	t.Parallel()
 	bin := programs(t)
+	parser := staticSyntax(t)
 	out := filepath.Join(t.TempDir(), "image")
 	build := func() string {
 		t.Helper()
-		cmd := exec.Command("go", "run", ".", "-out", out, "-version", "test", filepath.Join(bin, "toolserver"), filepath.Join(bin, "toolserver-exec"))
+		cmd := exec.Command("go", "run", ".", "-out", out, "-version", "test", filepath.Join(bin, "toolserver"), filepath.Join(bin, "toolserver-exec"), parser)
 		cmd.Dir, cmd.Env = "../build/image", append(os.Environ(), "CGO_ENABLED=0")
 		cmd.Stderr = os.Stderr
 		digest, err := cmd.Output()
@@ -63,10 +64,15 @@ func TestImage(t *testing.T) {
 			t.Errorf("the image of the server alone has %s", name)
 		}
 	}
+	if !slices.Contains(files, "usr/bin/toolserver-syntax") {
+		t.Errorf("what parses source code is not in the image: %q", files)
+	}
 	checkDockerfile(t, image)
 	t.Run("it serves", func(t *testing.T) {
 		pod := runPod(t, bundle, image)
 		pod.prints(t, "Waited 1ms.", "call", "sleep", "duration_ms=1")
+		pod.prints(t, "a.go", "call", "write_file", "path=a.go", "content=package a\n\nfunc Greet() {}\n")
+		pod.prints(t, "func Greet()", "call", "code", "operation=get_document_symbols", "file_path=a.go")
 		old := pod.token
 		pod.giveToken(t)
 		pod.until(t, "you are alice", "version")
@@ -74,6 +80,19 @@ func TestImage(t *testing.T) {
 		pod.until(t, "unknown token", "version")
 		pod.stop(t)
 	})
+}
+
+// staticSyntax builds toolserver-syntax as make syntax does, so that it runs where there is no
+// system.
+func staticSyntax(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "toolserver-syntax")
+	cmd := exec.Command("go", "build", "-p", "1", "-trimpath", "-ldflags", `-s -w -extldflags "-static"`, "-o", program, ".")
+	cmd.Dir, cmd.Env = "../cmd/toolserver-syntax", append(os.Environ(), "CGO_ENABLED=1")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building toolserver-syntax, which needs a C compiler: %v\n%s", err, text)
+	}
+	return program
 }
 
 // checkDockerfile sees that both ways to build an image make the same of it.
@@ -331,7 +350,7 @@ func runPod(t *testing.T, bundle string, image *layoutImage) *pod {
 	readable := make(map[string]string)
 	for name, files := range map[string]map[string]string{
 		"config": {"toolserver.yaml": config},
-		"policy": {"policy.yaml": "version: 1\nrules: [{name: all, action: allow, tools: [bash]}]\n"},
+		"policy": {"policy.yaml": "version: 1\nrules: [{name: all, action: allow, tools: [bash, write_file]}]\n"},
 		"tls":    {"tls.crt": string(read(t, certificate)), "tls.key": string(read(t, key))},
 	} {
 		p.mount(t, name, files)

@@ -4,16 +4,19 @@
 package lsp_test
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lsp"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // everything returns what every file of the workspace has, with its mode.
@@ -132,6 +135,61 @@ func TestRename(t *testing.T) {
 		_, err := k.asker.Rename(t.Context(), lsp.Target{Symbol: "Hello"}, name)
 		if code, text := failure(t, err); code != want {
 			t.Errorf("to %q: %s: %s", name, code, text)
+		}
+	}
+}
+
+// TestEditsRaceWithRename: whatever comes first, two edits stay, and a rename is done in all
+// files or in none.
+func TestEditsRaceWithRename(t *testing.T) {
+	k := newKit(t, lsp.Config{}, fifty())
+	k.needs("gopls")
+	from, to := "Hello", "Greeting"
+	for round := range 6 {
+		line := fmt.Sprintf("// edit %d\n", round)
+		edited := []string{"use/use10.go", "use/use40.go"}
+		var all sync.WaitGroup
+		for _, name := range edited {
+			all.Go(func() {
+				defer k.env.Workspace.Lock(name)()
+				old, err := k.env.Workspace.ReadFile(name, 1<<20)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				batch := history.Begin(k.env.Workspace, k.env.Changes, name+line, "edit_file")
+				if _, err := batch.Write(name, append(bytes.Clone(old.Data), line...), workspace.KeepMode, old); err != nil {
+					t.Error(err)
+				}
+				batch.Commit()
+			})
+		}
+		edit, err := k.asker.Rename(t.Context(), lsp.Target{Symbol: from}, to)
+		if err == nil {
+			_, err = edit.Apply(k.env, "code")
+		}
+		all.Wait()
+		renamed := 0
+		for _, text := range k.everything() {
+			if strings.Contains(text, to+"(") {
+				renamed++
+			}
+			if err == nil && strings.Contains(text, from+"(") {
+				t.Errorf("round %d: the rename left: %s", round, text)
+			}
+		}
+		switch {
+		case err == nil && renamed == 51:
+			from, to = to, from
+		case err == nil || renamed != 0:
+			t.Errorf("round %d: %d files were renamed: %v", round, renamed, err)
+		default:
+			if code, text := failure(t, err); code != "stale_file" {
+				t.Errorf("round %d: %s: %s", round, code, text)
+			}
+		}
+		for _, name := range edited {
+			has(t, k.read(name), line)
 		}
 	}
 }

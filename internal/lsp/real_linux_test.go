@@ -24,6 +24,19 @@ func module(t testing.TB, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// source returns the directory of a published package, which make sources has fetched.
+func source(t testing.TB, name string) string {
+	t.Helper()
+	dir := filepath.Join(binDir(t), "sources", name)
+	if _, err := os.Stat(dir); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("make sources fetches what this is asked about")
+	}
+	return dir
+}
+
 // agree holds answers about symbols of a real module against those of its server, which is
 // asked directly.
 func agree(t *testing.T, k *kit, d *direct, language string, symbols ...[2]string) {
@@ -75,6 +88,16 @@ func TestTypeScript(t *testing.T) {
 	}
 	d := startDirect(t, k.dir, `{"disableAutomaticTypingAcquisition":true,"tsserver":{"useSyntaxServer":"never"}}`, program, "--stdio")
 	agree(t, k, d, "typescript", [2]string{"src/calls.ts", "Tries"}, [2]string{"src/calls.ts", "lostConnection"}, [2]string{"src/calls.ts", "StreamSignal"})
+}
+
+// TestTypeScriptModule asks about 250 files of rxjs.
+func TestTypeScriptModule(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, lsp.Config{}, map[string]string{"tsconfig.json": `{"compilerOptions": {"strict": true, "noEmit": true, "types": []}, "include": ["src/internal"]}`})
+	program := k.needs("typescript-language-server")
+	copyTree(t, filepath.Join(source(t, "rxjs"), "src", "internal"), filepath.Join(k.dir, "src", "internal"))
+	d := startDirect(t, k.dir, `{"disableAutomaticTypingAcquisition":true,"tsserver":{"useSyntaxServer":"never"}}`, program, "--stdio")
+	agree(t, k, d, "typescript", [2]string{"src/internal/Subscription.ts", "isSubscription"})
 }
 
 func TestPyright(t *testing.T) {
