@@ -32,15 +32,10 @@ server runs with a model, and agents that runtimes of yours serve.`,
 				return err
 			}
 			out := NewStream(os.Stdout)
-			if !asJSON {
-				return agentTable(out, response.GetAgents())
+			if asJSON {
+				return writeLines(out, response.GetAgents())
 			}
-			for _, one := range response.GetAgents() {
-				if err := WriteJSON(out, one); err != nil {
-					return err
-				}
-			}
-			return nil
+			return agentTable(out, response.GetAgents())
 		}),
 	}
 	of.addFlags(cmd, "those of this principal, or * for everybody's, instead of yours")

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -42,27 +43,17 @@ func newApprovalsList(in Inside) *cobra.Command {
 		Use:   "list",
 		Short: "List what waits, the oldest first",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			response, err := client.ListApprovals(cmd.Context(), &pb.ListApprovalsRequest{SessionId: session})
+		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
+			response, err := client.ListApprovals(ctx, &pb.ListApprovalsRequest{SessionId: session})
 			if err != nil {
 				return err
 			}
 			out := NewStream(os.Stdout)
-			if !asJSON {
-				return approvalTable(out, response.GetApprovals(), time.Now())
+			if asJSON {
+				return writeLines(out, response.GetApprovals())
 			}
-			for _, a := range response.GetApprovals() {
-				if err := WriteJSON(out, a); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+			return approvalTable(out, response.GetApprovals(), time.Now())
+		}),
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one approval a line, as JSON")
@@ -90,13 +81,8 @@ func newApprovalsShow(in Inside) *cobra.Command {
 		Short:             "Show all about something that waits",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeApprovals(&to),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			a, err := client.approval(cmd.Context(), args[0])
+		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
+			a, err := client.approval(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -108,7 +94,7 @@ func newApprovalsShow(in Inside) *cobra.Command {
 				return WriteJSON(out, a)
 			}
 			return writeRows(out, newCard(a).rows())
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	to.AddFlags(cmd, in)

@@ -45,13 +45,8 @@ func newApprovalsWatch(in Inside) *cobra.Command {
 
 Where it is no terminal it prints a line for each change, with --json as JSON.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			changes := client.approvalChanges(cmd.Context(), session)
+		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
+			changes := client.approvalChanges(ctx, session)
 			switch {
 			case asJSON:
 				return printChanges(changes, func(c *pb.WatchApprovalsResponse) error { return WriteJSON(NewStream(os.Stdout), c) })
@@ -59,8 +54,8 @@ Where it is no terminal it prints a line for each change, with --json as JSON.`,
 				log := changeLog{to: NewStream(os.Stdout), known: make(map[string]bool)}
 				return printChanges(changes, log.print)
 			}
-			return client.watchBoard(cmd.Context(), changes)
-		},
+			return client.watchBoard(ctx, changes)
+		}),
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only what this session waits for")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one change a line, as JSON")

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,14 +29,9 @@ func newArtifact(in Inside) *cobra.Command {
 that is being written is read as far as it is. What is missing at its end is told
 on standard error.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			request.Uri = args[0]
-			stream, err := client.ReadArtifact(cmd.Context(), &request)
+			stream, err := client.ReadArtifact(ctx, &request)
 			if err != nil {
 				return err
 			}
@@ -67,7 +63,7 @@ on standard error.`,
 					first.GetInfo().GetSize(), first.GetInfo().GetWrittenBytes(), why)
 			}
 			return nil
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&output, "output", "o", "", "file to write to, instead of standard output")

@@ -56,12 +56,7 @@ func newExecutions(in Inside) *cobra.Command {
 			}
 			out := NewStream(os.Stdout)
 			if asJSON {
-				for _, x := range list {
-					if err := WriteJSON(out, x); err != nil {
-						return err
-					}
-				}
-				return nil
+				return writeLines(out, list)
 			}
 			if err := executionTable(out, list, time.Now(), of != whose{}); err != nil {
 				return err

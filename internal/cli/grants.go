@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -38,27 +39,17 @@ func newGrantsList(in Inside) *cobra.Command {
 		Use:   "list",
 		Short: "List grants, the oldest first",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			response, err := client.ListGrants(cmd.Context(), &pb.ListGrantsRequest{SessionId: session})
+		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
+			response, err := client.ListGrants(ctx, &pb.ListGrantsRequest{SessionId: session})
 			if err != nil {
 				return err
 			}
 			out := NewStream(os.Stdout)
-			if !asJSON {
-				return grantTable(out, response.GetGrants())
+			if asJSON {
+				return writeLines(out, response.GetGrants())
 			}
-			for _, grant := range response.GetGrants() {
-				if err := WriteJSON(out, grant); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+			return grantTable(out, response.GetGrants())
+		}),
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one grant a line, as JSON")
@@ -89,13 +80,8 @@ func newGrantsRevoke(in Inside) *cobra.Command {
 may be shortened to its beginning, of four characters at least.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeGrants(&to),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			response, err := client.ListGrants(cmd.Context(), &pb.ListGrantsRequest{})
+		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
+			response, err := client.ListGrants(ctx, &pb.ListGrantsRequest{})
 			if err != nil {
 				return err
 			}
@@ -106,13 +92,13 @@ may be shortened to its beginning, of four characters at least.`,
 			if grant == nil {
 				grant = &pb.Grant{GrantId: args[0]} // the server says that there is none
 			}
-			revoked, err := client.RevokeGrant(cmd.Context(), &pb.RevokeGrantRequest{GrantId: grant.GetGrantId()})
+			revoked, err := client.RevokeGrant(ctx, &pb.RevokeGrantRequest{GrantId: grant.GetGrantId()})
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(NewStream(os.Stdout), shortID(revoked.GetGrant().GetGrantId()), "revoked:", grantText(revoked.GetGrant()))
 			return nil
-		},
+		}),
 	}
 	to.AddFlags(cmd, in)
 	return cmd

@@ -49,15 +49,10 @@ func newMCPList(in Inside) *cobra.Command {
 				return err
 			}
 			out := NewStream(os.Stdout)
-			if !asJSON {
-				return sourceTable(out, response.GetSources())
+			if asJSON {
+				return writeLines(out, response.GetSources())
 			}
-			for _, one := range response.GetSources() {
-				if err := WriteJSON(out, one); err != nil {
-					return err
-				}
-			}
-			return nil
+			return sourceTable(out, response.GetSources())
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one source a line, as JSON")

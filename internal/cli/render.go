@@ -75,6 +75,16 @@ func WriteJSON(to io.Writer, message proto.Message) error {
 	return err
 }
 
+// writeLines writes messages as lines of JSON.
+func writeLines[M proto.Message](to io.Writer, list []M) error {
+	for _, message := range list {
+		if err := WriteJSON(to, message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // textView writes what tools say: output as it comes, results at the end.
 type textView struct {
 	stdout, stderr *Stream

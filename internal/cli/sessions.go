@@ -239,12 +239,7 @@ for one is kept. 'toolserver sessions create --restore' works on in that.`,
 		}
 		out := NewStream(os.Stdout)
 		if asJSON {
-			for _, s := range list {
-				if err := WriteJSON(out, s); err != nil {
-					return err
-				}
-			}
-			return nil
+			return writeLines(out, list)
 		}
 		if ended {
 			return endedTable(out, list)

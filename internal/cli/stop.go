@@ -144,15 +144,10 @@ func newStops(in Inside) *cobra.Command {
 			return err
 		}
 		out := NewStream(os.Stdout)
-		if !asJSON {
-			return stopTable(out, response.GetStops())
+		if asJSON {
+			return writeLines(out, response.GetStops())
 		}
-		for _, stop := range response.GetStops() {
-			if err := WriteJSON(out, stop); err != nil {
-				return err
-			}
-		}
-		return nil
+		return stopTable(out, response.GetStops())
 	})
 	return cmd
 }

@@ -90,11 +90,7 @@ examples.`,
 func showTools(out *Stream, list []*pb.Tool, asJSON, schema, detailed bool) error {
 	switch {
 	case asJSON:
-		for _, tool := range list {
-			if err := WriteJSON(out, tool); err != nil {
-				return err
-			}
-		}
+		return writeLines(out, list)
 	case schema:
 		for _, tool := range list {
 			if _, err := fmt.Fprintln(out, tool.GetInputSchema()); err != nil {
