@@ -32,11 +32,18 @@ func schedulesFigure(ctx context.Context, h *harness) ([]row, error) {
 		within, spare = time.Second, 3*time.Second
 	}
 	far := func(i int) time.Time { return time.Now().Add(time.Hour * time.Duration(100+i%1000)) }
+	none, err := idleCPU(ctx, s, h.plan.remainsRest)
+	if err != nil {
+		return nil, err
+	}
 	begin := time.Now()
 	if err := createSchedules(ctx, s, "far", count-due, far); err != nil {
 		return nil, err
 	}
 	made := time.Since(begin)
+	if err := pause(ctx, h.plan.remainsRest); err != nil { // what it is to make them comes to its end
+		return nil, err
+	}
 	idle, err := idleCPU(ctx, s, h.plan.remainsRest)
 	if err != nil {
 		return nil, err
@@ -53,6 +60,7 @@ func schedulesFigure(ctx context.Context, h *harness) ([]row, error) {
 	return []row{
 		single(fmt.Sprintf("%d schedules: the latest of %d that were due within %s", count, due, within), "ms", late[len(late)-1], valueAtMost(250)),
 		single("p50", "ms", quantile(late, 0.5), target{}),
+		single("CPU while there is none", "ms/s", none, target{}),
 		single("CPU while none is due", "ms/s", idle, target{}),
 		single("schedule_create, 16 at once", "ms", float64(made)/1e6/float64(count-due), target{}),
 	}, nil

@@ -472,8 +472,8 @@ func (x *Execution) finish(finished *Finished) {
 	x.mu.Lock()
 	x.log.end(*finished, now)
 	x.state, x.ended, x.outcome = Ended, now, finished.Outcome
+	close(x.done) // who sees that it ended sees the end
 	x.mu.Unlock()
-	close(x.done)
 	x.executor.watchers.changed()
 	if records := x.executor.config.Records; records != nil {
 		records.enqueue(x)

@@ -58,6 +58,7 @@ func TestLargeResults(t *testing.T) {
 	for _, x := range all {
 		finished(t, x)
 	}
+	f.Drain(t.Context(), "end of a run") // what ended is queued then
 	records.Close()
 	if n := records.Stats().Dropped; n != 0 {
 		t.Errorf("%d were left out", n)

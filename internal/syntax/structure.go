@@ -47,10 +47,9 @@ func (e *Engine) Match(ctx context.Context, s Scope, text string, skip, limit in
 	if err != nil {
 		return nil, survey, err
 	}
-	survey.Files = len(files)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var unparsed atomic.Int64
+	var worded, unparsed atomic.Int64 // files
 	var full atomic.Bool
 	var found []Match // of the one whose turn it is
 	for wave := range slices.Chunk(files, 64) {
@@ -72,6 +71,9 @@ func (e *Engine) Match(ctx context.Context, s Scope, text string, skip, limit in
 				}
 				return err
 			}
+			if text != nil {
+				worded.Add(1)
+			}
 			if len(matches) == 0 {
 				return nil
 			}
@@ -89,7 +91,7 @@ func (e *Engine) Match(ctx context.Context, s Scope, text string, skip, limit in
 			}
 			return nil
 		})
-		survey.Unparsed = int(unparsed.Load())
+		survey.Files, survey.Unparsed = int(worded.Load()), int(unparsed.Load())
 		if full.Load() {
 			return found, survey, nil
 		}
@@ -173,7 +175,7 @@ func (e *Engine) searched(ctx context.Context, s Scope, c *pattern) (list []sour
 }
 
 // matchFile returns the text of a file and where a pattern matches in it, the first
-// ones where there are more than most.
+// ones where there are more than most; no text where the words of the pattern are not in it.
 func (e *Engine) matchFile(ctx context.Context, c *pattern, x source, most int) ([]byte, []match, error) {
 	text, err := x.read(e)
 	if err != nil || text == nil {
