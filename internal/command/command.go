@@ -49,11 +49,11 @@ type Command struct {
 	// Rights are what the command may touch.
 	Rights tools.Rights
 
-	// Guard judges the hosts that the command reaches; nil where nobody does.
-	Guard tools.Restrictions
+	// Restrictions judge the hosts that the command reaches; nil where nobody does.
+	Restrictions tools.Restrictions
 
 	// Proxied, if set, judges the hosts that the command reaches, in place of its rights
-	// and Guard: with it, a proxy of the server is all the network that the command is
+	// and Restrictions: with it, a proxy of the server is all the network that the command is
 	// given, and its way to the loopback of the session.
 	Proxied *egress.Judge
 

@@ -82,7 +82,7 @@ func (r *Runner) jailFor(ctx context.Context, c *Command) (*jailed, error) {
 		hosts, err = r.openProxy(r.withLoopback(*c.Proxied))
 	case needsHosts(&rights) && rights.Network != 0:
 		rights.Network = max(rights.Network, tools.NetworkHosts)
-		hosts, err = r.openProxy(judgeOf(&rights, c.Guard))
+		hosts, err = r.openProxy(judgeOf(&rights, c.Restrictions))
 	}
 	if err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func (h *Handler) beginSignIn(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Issuer string `json:"issuer"`
 	}
-	origin := r.Header.Get("Origin") // the guard knows that it is ours
+	origin := r.Header.Get("Origin") // the filter of sites knows that it is ours
 	if !samePage(r) || origin == "" {
 		refuse(w, http.StatusForbidden, "people sign in on the page of the console")
 		return

@@ -60,7 +60,7 @@ func (h *Hooks) run(ctx context.Context, hook *Hook, where Where, text []byte, p
 		return Answer{}, err
 	}
 	c := command.Command{
-		Path: hook.Run[0], Args: hook.Run[1:], Dir: ".", Input: true, Rights: hook.rights(where), Guard: where.Env.Restrictions,
+		Path: hook.Run[0], Args: hook.Run[1:], Dir: ".", Input: true, Rights: hook.rights(where), Restrictions: where.Env.Restrictions,
 		MaxOutput: int64(hook.MaxOutput), Apart: !hook.changes(),
 		Env: []string{"TOOLSERVER_HOOK=" + hook.Name, "TOOLSERVER_HOOK_POINT=" + string(hook.Point)},
 	}

@@ -296,7 +296,7 @@ func (p *Permit) hold(s slot) {
 type Refusal struct {
 	Kind RefusalKind
 
-	// Rule is the name of the rule that refused, or of the guard.
+	// Limit is the name of the rule that refused, or of the loop guard.
 	Limit string
 
 	// RetryAfter is when the call would pass if nobody else came first. It is 0

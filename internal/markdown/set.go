@@ -61,7 +61,7 @@ type stamp struct {
 	inode   uint64
 }
 
-// NewSet returns what folders have of a kind.
+// NewSet returns what folders have of a format.
 func NewSet[T any](format Format[T], dirs []string) *Set[T] {
 	return &Set[T]{format: format, dirs: dirs, seen: make(map[string]*found[T])}
 }

@@ -32,7 +32,7 @@ const (
 	// it makes.
 	packVersion = 1
 
-	packBytes    = 5 << 19 // of text in a pack, about
+	packBytes    = 5 << 19 // of text in a pack, about: 2.5 MiB
 	maxUnpacked  = 16 << 20
 	vectorsGroup = 256 // parts whose vectors are stored together
 )

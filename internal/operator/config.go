@@ -128,6 +128,10 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 	if !c.Authentication.Off() {
 		authentication = howProven(&c.Authentication)
 	}
+	stops := "in the state"
+	if c.State.Off() {
+		stops = "until the server ends: it keeps no state, and there is no stop_file"
+	}
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for _, row := range []struct {
 		name  string
@@ -145,7 +149,7 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 		{"executions", fmt.Sprintf("at most %d at once, %s each unless told otherwise, %s at most",
 			c.Executions.MaxRunning, c.Executions.DefaultTimeout, c.Executions.MaxTimeout)},
 		{"shutdown grace", c.ShutdownGrace},
-		{"emergency stops", cmp.Or(c.StopFile, "until the server ends: there is no stop_file")},
+		{"emergency stops", cmp.Or(c.StopFile, stops)},
 	} {
 		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
 	}

@@ -56,10 +56,10 @@ rules:
 	}
 	restrictions := p.Restrictions(call)
 	if !restrictions.Cares(reads, home+"/.docker/x") || restrictions.Cares(reads, home+"/x") {
-		t.Error("a guard does not know the home")
+		t.Error("the restrictions do not know the home")
 	}
 	home = "" // not made yet
 	if restrictions.Cares(reads, "/var/run/s1/home/.docker/x") {
-		t.Error("a guard knows a home that is not there")
+		t.Error("the restrictions know a home that is not there")
 	}
 }

@@ -22,9 +22,9 @@ func TestClockJumps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	var fenced, buried atomic.Int32
+	var buried atomic.Int32
 	join := func(run uint64) *Replica {
-		r, err := Join(t.Context(), Config{Engine: engine, Logger: zap.NewNop(), Run: run, Lease: 30 * time.Second, Fenced: func() { fenced.Add(1) }, Buried: func() { buried.Add(1) }})
+		r, err := Join(t.Context(), Config{Engine: engine, Logger: zap.NewNop(), Run: run, Lease: 30 * time.Second, Buried: func() { buried.Add(1) }})
 		if err != nil {
 			t.Fatal(err)
 		}

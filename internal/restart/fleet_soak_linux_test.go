@@ -330,7 +330,7 @@ func (f *partable) faults(t *testing.T) {
 		t.Log(time.Now().Format(time.TimeOnly), one.name)
 		one.do()
 		if soaktest.Long() && rand.IntN(4) == 0 {
-			other := f.fault(rand.IntN(12))
+			other := f.fault(rand.IntN(12)) // any but the last: two nodes that are killed are a fault by themselves
 			t.Log(time.Now().Format(time.TimeOnly), "and", other.name)
 			other.do()
 			f.pass(time.Duration(rand.IntN(4000)) * time.Millisecond)

@@ -250,7 +250,8 @@ func mend(a *host, others ...*host) {
 // the name, the directory and the addresses, its own first.
 const nodeVariable = "RESTART_TEST_NODE"
 
-// runNode is a node of the engine, set up as docs/state.md tells.
+// runNode is a node of the engine, set up as docs/state.md tells but for its account, which has no limits
+// here.
 func runNode(text string) error {
 	parts := strings.Split(text, " ")
 	options := &server.Options{

@@ -205,7 +205,7 @@ func (s *Schedules) open(ctx context.Context) (*kept, error) {
 	if k.kv, err = engine.KV(ctx, state.Space{Name: "schedules", MaxBytes: 256 << 20}); err != nil {
 		return nil, unavailable(err)
 	}
-	if k.alive, err = engine.KV(ctx, state.Space{Name: "schedule_replicas", Volatile: true}); err != nil {
+	if k.alive, err = engine.KV(ctx, state.Space{Name: "schedule_replicas", MaxBytes: 16 << 20, Volatile: true}); err != nil {
 		return nil, unavailable(err)
 	}
 	var mirrored context.Context

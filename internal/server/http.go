@@ -44,16 +44,16 @@ func serveHTTP(c *config.Config, access *config.Access, server *service.Server, 
 		return nil, fmt.Errorf("http: %w", err)
 	}
 	s := &httpServer{address: addressOf(listener)}
-	guard := c.Site()
-	s.mcp = edge.New(edge.Config{Forward: server.Forward, Authenticator: access.Authenticator, Version: version.Text(), Limits: c.HTTP.MCP, Site: guard})
+	filter := c.Site()
+	s.mcp = edge.New(edge.Config{Forward: server.Forward, Authenticator: access.Authenticator, Version: version.Text(), Limits: c.HTTP.MCP, Site: filter})
 	paths := http.NewServeMux()
 	paths.Handle(edge.Path, s.mcp)
-	rpcs := rest.New(rest.Config{Forward: server.Forward, Authenticator: access.Authenticator, Site: guard})
+	rpcs := rest.New(rest.Config{Forward: server.Forward, Authenticator: access.Authenticator, Site: filter})
 	paths.Handle("/", rpcs)
-	paths.Handle(console.Path, console.New(console.Config{REST: rpcs, Authenticator: access.Authenticator, Issuers: access.Issuers, Site: guard}))
+	paths.Handle(console.Path, console.New(console.Config{REST: rpcs, Authenticator: access.Authenticator, Issuers: access.Issuers, Site: filter}))
 	paths.Handle("GET /{$}", http.RedirectHandler(console.Path, http.StatusFound))
 	s.http = &http.Server{
-		Handler:           measured(shared(paths, guard.Origins), metrics),
+		Handler:           measured(shared(paths, filter.Origins), metrics),
 		ErrorLog:          zap.NewStdLog(logger),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,

@@ -145,8 +145,6 @@ func open(ctx context.Context, options state.Options, c *config.Config, buried f
 			}
 			return nil
 		})
-	}
-	if limits.Shared() {
 		group.Go(func() (err error) {
 			if s.artifactBytes, err = s.engine.KV(ctx, state.Space{Name: "artifacts", MaxBytes: 256 << 20}); err != nil {
 				return fmt.Errorf("artifacts: %w", err)

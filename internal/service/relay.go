@@ -61,7 +61,8 @@ const (
 	elsewhereTrailer = "toolserver-elsewhere"
 
 	// missingHeader names replicas of which the answer has nothing, for they did not answer: by
-	// their numbers, for where they are is nothing that callers need to know.
+	// their numbers, for where they are is nothing that callers need to know. "ended" stands for
+	// those that have ended, where their records could not be read.
 	missingHeader = "toolserver-missing-replicas"
 
 	// relayAttempts bounds how often a call follows a session that moves.
@@ -71,6 +72,7 @@ const (
 	joinTime = 2 * time.Second
 )
 
+// elsewhere is the trailer of a call that did nothing, for another replica has its session.
 var elsewhere = metadata.Pairs(elsewhereTrailer, "1")
 
 // relayedCaller is who calls, as one replica tells another.

@@ -173,7 +173,7 @@ func (r *relay) search(ctx context.Context, method string, request any, next grp
 	if isRelayed(ctx) || status.Code(toStatus(err)) != codes.NotFound {
 		return response, err
 	}
-	var missing []string
+	silent := 0
 	for _, other := range r.Others() {
 		found := new(passed)
 		trailer, otherErr := r.ask(ctx, &other, method, request, found)
@@ -181,20 +181,20 @@ func (r *relay) search(ctx context.Context, method string, request any, next grp
 		case otherErr == nil:
 			return found, nil
 		case len(trailer.Get(answeredTrailer)) == 0:
-			missing = append(missing, nameOf(&other))
+			silent++
 		case status.Code(otherErr) != codes.NotFound:
 			return nil, otherErr
 		}
 	}
-	if len(missing) > 0 {
-		return nil, notAsked(missing)
+	if silent > 0 {
+		return nil, mayBeKnown(silent)
 	}
 	return nil, err
 }
 
-// notAsked is the answer where replicas that may know something did not answer.
-func notAsked(missing []string) error {
-	return withRetryInfo(status.Newf(codes.Unavailable, "it is not known to those replicas that answered, and may be to %d that did not: ask again", len(missing)), time.Second).Err()
+// mayBeKnown is the answer where some replicas, which may know something, did not answer.
+func mayBeKnown(silent int) error {
+	return withRetryInfo(status.Newf(codes.Unavailable, "it is not known to those replicas that answered, and may be to %d that did not: ask again", silent), time.Second).Err()
 }
 
 func (r *relay) tellMissing(ctx context.Context, missing []string) {

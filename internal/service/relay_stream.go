@@ -125,7 +125,7 @@ func (r *relay) stream(server any, stream grpc.ServerStream, info *grpc.StreamSe
 
 // searchStream is search for a stream of which nothing was sent yet.
 func (r *relay) searchStream(stream grpc.ServerStream, info *grpc.StreamServerInfo, message any, notFound error) error {
-	var missing []string
+	silent := 0
 	for _, other := range r.Others() {
 		p := &passing{relay: r, stream: stream, info: info, to: &other}
 		err := p.run(stream.Context(), message)
@@ -133,11 +133,11 @@ func (r *relay) searchStream(stream grpc.ServerStream, info *grpc.StreamServerIn
 		case p.sent || p.answered && status.Code(err) != codes.NotFound || stream.Context().Err() != nil:
 			return err
 		case !p.answered:
-			missing = append(missing, nameOf(&other))
+			silent++
 		}
 	}
-	if len(missing) > 0 {
-		return notAsked(missing)
+	if silent > 0 {
+		return mayBeKnown(silent)
 	}
 	return notFound
 }

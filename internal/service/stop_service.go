@@ -53,8 +53,8 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 	if own, ok := s.server.stops.byOther(caller); ok {
 		return nil, status.Errorf(codes.FailedPrecondition, "you were %s: another operator has to stop others", own.why())
 	}
-	told := isRelayed(ctx) // by the replica that was called, which keeps it
-	if told {
+	relayed := isRelayed(ctx) // by the replica that was called, which keeps it
+	if relayed {
 		s.server.stops.shared.look(ctx, of)
 	}
 	// From here on nothing new begins; then what has begun is ended.
@@ -66,7 +66,7 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 	}
 	kept := make(chan stop, 1)
 	go func() {
-		if told {
+		if relayed {
 			kept <- now
 			return
 		}

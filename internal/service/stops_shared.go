@@ -162,6 +162,9 @@ func (s *sharedStops) look(ctx context.Context, of auth.Owner) {
 
 // lifted is look for a stop that another replica has lifted.
 func (s *sharedStops) lifted(ctx context.Context, of auth.Owner) {
+	if s == nil {
+		return
+	}
 	s.look(ctx, of)
 	s.list.mu.Lock()
 	defer s.list.mu.Unlock()

@@ -39,9 +39,8 @@ type fileSymbols struct {
 	list  string        // the symbols; see pack
 	tops  string        // where what stands at the top of the text begins; empty where parts cannot be parsed by themselves
 
-	// until is when it is tried again, for a busy machine takes longer, in nanoseconds.
-	unparsed bool // it is too large, or took too much
-	until    int64
+	unparsed bool  // it is too large, or took too much
+	until    int64 // when that is tried again, for a busy machine takes longer; in nanoseconds, as Unix has them
 }
 
 // retryAfter is how long it is remembered that a text took too much.

@@ -189,8 +189,8 @@ func (r *run) keepLease(lease state.Revision) {
 		}
 		if time.Since(touched) > touchEvery {
 			touched = time.Now()
-			ctx, done := context.WithTimeout(r.ctx, leaseRenew) // the lease does not wait for it
-			r.w.options.Door.Made(ctx, r.head.Who, r.head.Session)
+			ctx, done := context.WithTimeout(r.ctx, leaseRenew)    // the lease does not wait for it
+			r.w.options.Door.Made(ctx, r.head.Who, r.head.Session) // by which the session is known as used
 			done()
 		}
 	}

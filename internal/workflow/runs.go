@@ -181,7 +181,7 @@ func (w *Workflows) open(ctx context.Context) (*kept, error) {
 	if k.runs, err = engine.KV(ctx, state.Space{Name: "runs", MaxBytes: 256 << 20}); err != nil {
 		return nil, unavailable(err)
 	}
-	if k.holders, err = engine.KV(ctx, state.Space{Name: "run_leases", Volatile: true}); err != nil { // which are kept up where there is no room for runs
+	if k.holders, err = engine.KV(ctx, state.Space{Name: "run_leases", MaxBytes: 16 << 20, Volatile: true}); err != nil { // which are kept up where there is no room for runs
 		return nil, unavailable(err)
 	}
 	var mirrored context.Context

@@ -88,7 +88,7 @@ type Index struct {
 	searches int
 	last     time.Time // when the last search began
 	busy     bool      // something goes on in the background
-	guarded  bool      // it is watched whether others run short
+	yields   bool      // it is tried whether others run short
 	retreat  time.Time // until when nothing is kept, since others ran short
 	refused  bool      // the workspace cannot be kept in memory
 	timer    *time.Timer
@@ -190,35 +190,35 @@ func (x *Index) Warm(ctx context.Context) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.touch()
-	if !x.guarded && !x.closed {
-		x.guarded = true
-		x.tasks.Go(x.guard)
+	if !x.yields && !x.closed {
+		x.yields = true
+		x.tasks.Go(x.yieldToOthers)
 	}
 	return nil
 }
 
 const (
-	// guardEvery is how often it is tried whether others run short, and retreatFor is
+	// yieldEvery is how often it is tried whether others run short, and retreatFor is
 	// how long nothing is kept after that.
-	guardEvery = 250 * time.Millisecond
+	yieldEvery = 250 * time.Millisecond
 	retreatFor = time.Minute
 )
 
-// guard gives everything back when others run short, and ends when nothing is kept.
-func (x *Index) guard() {
+// yieldToOthers gives everything back when others run short, and ends when nothing is kept.
+func (x *Index) yieldToOthers() {
 	for {
 		select {
 		case <-x.ctx.Done():
 			return
-		case <-time.After(guardEvery):
+		case <-time.After(yieldEvery):
 		}
 		x.known.RLock()
 		x.mu.Lock()
-		x.guarded = x.tree != nil
-		guarded := x.guarded
+		x.yields = x.tree != nil
+		yields := x.yields
 		x.mu.Unlock()
 		x.known.RUnlock()
-		if !guarded {
+		if !yields {
 			return
 		}
 		if x.shared.limits.runsShort() {

@@ -304,7 +304,7 @@ func (s *Set) tool(m *made) (tools.Tool, error) {
 				return tools.Result{}, err
 			}
 			return runner.RunTool(ctx, env, command.Command{
-				Path: v.Interpreter, Args: []string{interpreters[v.Interpreter], v.Source}, Dir: ".", Rights: env.Rights, Guard: env.Restrictions,
+				Path: v.Interpreter, Args: []string{interpreters[v.Interpreter], v.Source}, Dir: ".", Rights: env.Rights, Restrictions: env.Restrictions,
 				Env: []string{"TOOLSERVER_TOOL=" + m.fullName(), "TOOLSERVER_TOOL_VERSION=" + v.id()},
 			}, input, false, out)
 		},

@@ -234,7 +234,7 @@ func (p *program) tool(runners *command.Runners, unavailable string) tools.Tool 
 			if err != nil {
 				return tools.Result{}, err
 			}
-			c := command.Command{Path: words[0], Args: words[1:], Dir: ".", Rights: p.narrowed(env.Rights), Guard: env.Restrictions, Apart: true}
+			c := command.Command{Path: words[0], Args: words[1:], Dir: ".", Rights: p.narrowed(env.Rights), Restrictions: env.Restrictions, Apart: true}
 			for _, name := range slices.Sorted(maps.Keys(p.Environment)) {
 				c.Env = append(c.Env, name+"="+p.Environment[name])
 			}

@@ -187,7 +187,7 @@ func runBash(ctx context.Context, runners *command.Runners, companions *companio
 		return tools.Result{}, err
 	}
 	c := command.Command{
-		Dir: dir, Rights: env.Rights, Guard: env.Restrictions, SharedTemp: strings.Contains(in.Command, "TMPDIR"),
+		Dir: dir, Rights: env.Rights, Restrictions: env.Restrictions, SharedTemp: strings.Contains(in.Command, "TMPDIR"),
 		Deletes: len(in.Env) == 0 && deletes(in.Command, placeOf(runners, env, dir)), Finding: finding(in.Command), Quiet: milliseconds(in.QuietTimeoutMS),
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {

@@ -88,7 +88,7 @@ func Powershell(runners *command.Runners) tools.Tool {
 			if err != nil {
 				return tools.Result{}, err
 			}
-			return runner.Run(ctx, env, command.Command{Path: PowerShell, Args: in.args(), Dir: dir, Rights: env.Rights, Guard: env.Restrictions}, out)
+			return runner.Run(ctx, env, command.Command{Path: PowerShell, Args: in.args(), Dir: dir, Rights: env.Rights, Restrictions: env.Restrictions}, out)
 		})
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in powershellInput) tools.Preview {
 		return tools.Preview{Kind: tools.PreviewCommand, Text: in.judged()}
