@@ -179,6 +179,9 @@ func within[T any](q *question, ask func(ctx context.Context) (T, error)) (T, er
 		return none, tools.Failf(codeRefused, "%s", text)
 	}
 	if !strings.Contains(err.Error(), "unmarshaling result") { // the connection is lost
+		if q.wasClosed(err) {
+			q.awaitExit()
+		}
 		q.end(err)
 		return none, errGone
 	}

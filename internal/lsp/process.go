@@ -113,7 +113,7 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 	go func() { // what cannot be understood any more is not left running
 		<-p.conn.Done()
 		close(closed)
-		if err := p.conn.Err(); err != nil {
+		if err := p.conn.Err(); err != nil && !errors.Is(err, io.EOF) {
 			p.end(err)
 		}
 		p.awaitExit()
@@ -121,10 +121,7 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 	}()
 	p.changes = s.place.files.subscribe() // before it reads anything
 	if err := p.initialize(ctx, s.program); err != nil {
-		if errors.Is(err, io.EOF) {
-			<-p.conn.Done() // which it will be
-		}
-		gone := p.isGone()
+		gone := p.wasClosed(err) || p.isGone()
 		p.stop(err)
 		switch {
 		case ctx.Err() != nil:
@@ -216,6 +213,16 @@ func (p *process) isGone() bool {
 	default:
 		return p.failed.Load() != nil
 	}
+}
+
+// wasClosed reports whether an answer is missing because the server closed its output. The
+// connection has ended then.
+func (p *process) wasClosed(err error) bool {
+	if !errors.Is(err, io.EOF) {
+		return false
+	}
+	<-p.conn.Done()
+	return true
 }
 
 // end ends the server for a reason. The first one counts.
