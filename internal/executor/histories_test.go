@@ -105,4 +105,10 @@ func TestPlacesAreBounded(t *testing.T) {
 	if r.byID[more] != nil || r.byCall[name(more)] != nil || r.byID[more+1] == nil {
 		t.Error("others than the oldest were forgotten")
 	}
+	for range maxPlaces {
+		r.found(place{number: maxPlaces + more, name: name(maxPlaces + more)})
+	}
+	if r.byID[more+1] == nil {
+		t.Error("a claim that is found again and again pushes others out")
+	}
 }

@@ -104,8 +104,8 @@ func (r *Records) scan(log state.Log, seq uint64, batch []byte) {
 func (r *Records) found(p place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known := r.byID[p.number]; known != nil && known.log != nil && p.log == nil {
-		return // the history tells more
+	if r.byID[p.number] != nil && p.log == nil {
+		return // by its claim, or by the history, which tells more
 	}
 	r.byID[p.number], r.byCall[p.name] = &p, &p
 	if r.places = append(r.places, &p); len(r.places) > maxPlaces {

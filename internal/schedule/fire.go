@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/errand"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/schedule"
 )
 
@@ -84,8 +85,17 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 			return schedule.Past{Outcome: "refused", Reason: err.Error()}, true
 		}
 	}
-	if now, err := s.digest(ctx, who, r); err == nil && r.Digest != "" && now != r.Digest {
-		return schedule.Past{Outcome: "refused", Reason: "the workflow, or one that it runs, is not what it was when the schedule was made: delete the schedule and make it again, if it is to run what the workflow is now"}, true
+	if r.Digest != "" {
+		now, err := s.digest(ctx, who, r)
+		away, ok := errors.AsType[*tools.Failure](err)
+		switch {
+		case ok && away.Retryable:
+			return how, false
+		case err != nil:
+			return schedule.Past{Outcome: "refused", Reason: err.Error()}, true
+		case now != r.Digest:
+			return schedule.Past{Outcome: "refused", Reason: "the workflow, or one that it runs, is not what it was when the schedule was made: delete the schedule and make it again, if it is to run what the workflow is now"}, true
+		}
 	}
 	session := r.session(f.At)
 	if err := s.options.Door.Open(ctx, who, session, r.Settings); err != nil {
