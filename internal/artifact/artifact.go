@@ -99,6 +99,7 @@ type kept struct {
 	info    Info
 	file    *os.File // nil once it is written
 	gone    bool     // no longer kept
+	over    bool     // with its session
 }
 
 // Open returns an empty store. What a server that died left behind in the
@@ -281,14 +282,15 @@ type reader struct {
 // End removes the artifacts of a session. What is still being written is not
 // kept any more.
 func (s *Store) End(of SessionID) {
-	s.shared.end(of)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, k := range slices.Clone(s.oldest) {
 		if k.session == of {
+			k.over = true
 			s.remove(k)
 		}
 	}
+	s.mu.Unlock()
+	s.shared.end(of)
 }
 
 // Close removes all artifacts, but for those that outlive the store, and takes no more.

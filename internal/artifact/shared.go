@@ -76,8 +76,16 @@ func (s *Store) storeOffered() {
 		s.mu.Lock()
 		info, gone := k.info, k.gone
 		s.mu.Unlock()
-		if data, err := os.ReadFile(k.path); err == nil && !gone {
-			s.shared.store(k.session, info, data) // or it ends with this server
+		data, err := os.ReadFile(k.path)
+		if err != nil || gone {
+			continue
+		}
+		s.shared.store(k.session, info, data) // or it ends with this server
+		s.mu.Lock()
+		over := k.over
+		s.mu.Unlock()
+		if over {
+			s.shared.remove(indexOf(k.session) + info.ID)
 		}
 	}
 }
@@ -144,11 +152,16 @@ func (s *shared) end(of SessionID) {
 		var keys []string
 		state.Snapshot(s.ctx, s.entries, indexOf(of), func(e state.Entry) { keys = append(keys, e.Key) }) // what it misses goes with its time
 		for _, key := range keys {
-			parts := state.Parts(key)
-			s.entries.Delete(s.ctx, dataKey(parts[len(parts)-1]), 0)
-			s.entries.Delete(s.ctx, key, 0)
+			s.remove(key)
 		}
 	})
+}
+
+// remove removes an artifact by its key among those of its session.
+func (s *shared) remove(key string) {
+	parts := state.Parts(key)
+	s.entries.Delete(s.ctx, dataKey(parts[len(parts)-1]), 0)
+	s.entries.Delete(s.ctx, key, 0)
 }
 
 // flush waits for what is not stored yet, for a while, and takes no more.

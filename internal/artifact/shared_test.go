@@ -4,10 +4,13 @@
 package artifact_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/state"
@@ -78,5 +81,53 @@ func TestShared(t *testing.T) {
 	second.Close() // which waits for that
 	if _, _, err := open().Read("alice", small, 0, 0); !errors.Is(err, artifact.ErrNotFound) {
 		t.Errorf("its session has ended: %v", err)
+	}
+}
+
+// duringPut has something happen before an entry is stored.
+type duringPut struct {
+	state.KV
+	happens func()
+}
+
+func (d *duringPut) Put(ctx context.Context, key string, value []byte, ttl time.Duration) (state.Revision, error) {
+	d.happens()
+	return d.KV.Put(ctx, key, value, ttl)
+}
+
+// TestEndWhileShared: what is being stored when its session ends is not read any more.
+func TestEndWhileShared(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	entries, err := engine.KV(t.Context(), state.Space{Name: "artifacts"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := artifact.SessionID{Owner: "alice", Session: "s 1"}
+	slow := &duringPut{KV: entries}
+	store, err := artifact.OpenShared(artifact.Config{Dir: t.TempDir()}, slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow.happens = sync.OnceFunc(func() { store.End(session) })
+	w, err := store.Create(session, "output", "text/plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	id := w.Close().ID
+	store.Close() // which stores what is offered
+	other, err := artifact.OpenShared(artifact.Config{Dir: t.TempDir()}, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, _, err := other.Read("alice", id, 0, 0); !errors.Is(err, artifact.ErrNotFound) {
+		t.Errorf("read after the session ended: %v", err)
 	}
 }

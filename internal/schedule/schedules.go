@@ -74,8 +74,9 @@ type Options struct {
 	// more.
 	Known func(errand.Who) (errand.Who, error)
 
-	// Digest, if set, names a workflow of somebody as it is now, with all that it runs.
-	Digest func(ctx context.Context, who errand.Who, name string) (string, error)
+	// Digest, if set, names the workflow of somebody that a call runs as it is now, with all that it
+	// runs; empty where it runs none.
+	Digest func(ctx context.Context, who errand.Who, tool string, input json.RawMessage) (string, error)
 
 	// Engine returns where all is kept. It is asked when that is first needed. Lasting says
 	// that this outlives the process; Alone, that no other process has it.
@@ -286,11 +287,10 @@ func (s *Schedules) Create(ctx context.Context, env tools.Env, n schedule.New) (
 
 // digest names the workflow that a schedule runs as it is now; empty where it runs none.
 func (s *Schedules) digest(ctx context.Context, who errand.Who, r *record) (string, error) {
-	var of struct{ Name string }
-	if s.options.Digest == nil || r.Tool != "workflow_run" && r.Tool != "WorkflowRun" || json.Unmarshal(r.Input, &of) != nil || of.Name == "" {
+	if s.options.Digest == nil {
 		return "", nil
 	}
-	return s.options.Digest(ctx, who, of.Name)
+	return s.options.Digest(ctx, who, r.Tool, r.Input)
 }
 
 // timed fills in when a schedule fires, or says why it cannot.

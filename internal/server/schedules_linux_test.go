@@ -54,6 +54,7 @@ steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects
 		`{"name":"c","tool":"bash","workflow":"note","every":"1h"}`:                                   "want either tool",
 		`{"name":"c","tool":"bash","input":{"command":"x"},"every":"1h","at":"2030-01-01T00:00:00Z"}`: "want exactly one of cron, every and at",
 		`{"name":"a","tool":"bash","input":{"command":"x"},"every":"1h"}`:                             "There is a schedule a already",
+		`{"name":"c","tool":"workflow_run","input":"{\"name\":\"note\"}","every":"1h"}`:               "has to be an object",
 	} {
 		if end := s.run("schedule_create", input); end.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(contentText(end), want) {
 			t.Errorf("%s: %v, want %q", input, end, want)
@@ -65,6 +66,10 @@ steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects
 	waitUntil(t, func() bool { return strings.Contains(s.history("b"), "refused the workflow") }, func() string { return s.history("b") })
 	if got := s.read("effects"); got != "tool\nflow\n" {
 		t.Errorf("what was changed ran: %q", got)
+	}
+	// Nor is one that a step calls by its tool, which the schedule could not know.
+	if end := s.run("workflow_create", `{"name":"outer","definition":"steps: [{id: a, tool: workflow_run, input: {name: note}}]"}`); !strings.Contains(contentText(end), "want the step workflow") {
+		t.Error(end)
 	}
 	if end := s.run("schedule_pause", `{"name":"a"}`); !strings.Contains(contentText(end), "paused") {
 		t.Error(end)

@@ -31,9 +31,10 @@ type auditor struct {
 	inputs bool // record what inputs say, not only their shape
 }
 
-// shapeOf outlines the input of an order; nothing, where it is no JSON and so nobody decoded it.
+// shapeOf outlines the input of an order; nothing, where no tool decoded it: its keys are what the
+// caller wrote, and may be anything.
 func shapeOf(order *executor.Order) string {
-	if order.Refusal != nil && !json.Valid(order.Input) {
+	if refusal := order.Refusal; refusal != nil && (refusal.Outcome == executor.InvalidInput || refusal.Outcome == executor.NoSuchTool || !json.Valid(order.Input)) {
 		return ""
 	}
 	return outline(order.Input)

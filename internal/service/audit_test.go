@@ -134,7 +134,7 @@ func TestAuditInputs(t *testing.T) {
 // TestAuditOfBrokenInput: what a model did not write to its end is refused and recorded, without a
 // shape, which could tell what is in it.
 func TestAuditOfBrokenInput(t *testing.T) {
-	for _, input := range []string{`{"n":7,"`, `{"n":7,"}`, `{"n"`, `{"n":`, `{"n":[1`, `{"`, `{`, `"{\"n\":`} {
+	for _, input := range []string{`{"n":7,"`, `{"n":7,"}`, `{"n"`, `{"n":`, `{"n":[1`, `{"`, `{`, `"{\"n\":`, `{"sk-live-456":1}`, `[{"a":1},"sk-live-123"]`} {
 		option, read := withAudit(t, nil)
 		s := serve(t, option)
 		if end := s.dial("").run(asJSON("echo_number", input)); end.GetOutcome() != pb.Outcome_OUTCOME_INVALID_INPUT {

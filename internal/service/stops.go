@@ -302,7 +302,9 @@ func (s *stopList) lift(of auth.Owner) (stop, bool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.set(of, nil)
+	if now := (*s.current.Load())[of]; now.Since.Equal(old.Since) && now.by() == old.by() { // or another has been put meanwhile
+		s.set(of, nil)
+	}
 	return old, true, nil
 }
 

@@ -322,7 +322,11 @@ func (s *Store) Erase(session *Session) {
 		return
 	}
 	erase := session.erase
-	if err := erase(); errors.Is(err, ErrMoved) {
+	err := erase()
+	if err != nil && s.config.Replicas != nil {
+		session.suspended.Store(true) // its files, grants and artifacts may be those of another replica by now
+	}
+	if errors.Is(err, ErrMoved) {
 		r.logger.Info("a session ended here, and goes on at another replica", zap.String("session", session.ID), zap.Stringer("principal", session.Owner))
 	} else if err != nil {
 		r.logger.Warn("a session ended, and that is not stored yet: a restart now would bring it back",

@@ -164,6 +164,9 @@ func TestFormerOwner(t *testing.T) {
 	if stored, err := second.Recorded(t.Context(), made.Ref()); !stored || err != nil {
 		t.Errorf("the former owner has removed it: %v", err)
 	}
+	if !made.Suspended() {
+		t.Error("the former owner would remove its files, grants and artifacts")
+	}
 	if err := set(second, tools.ModeDeny); err != nil {
 		t.Errorf("the owner: %v", err)
 	}

@@ -67,13 +67,13 @@ func layoutOf(text []byte) (l layout, ok bool) {
 	open := append(make([]bracket, 0, 32), bracket{block: -1, statement: -1, begins: true})
 	l.blocks = make([]block, 0, 16+len(text)/32)
 	in := &open[0]
-	var last byte                 // that was not white
+	end := 0                      // of what was not white nor a comment
 	inHead, inVar := false, false // of a function at the top, and in a variable there but not in braces
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		kind := layoutBytes[c]
 		if kind == isWhite {
-			in.begins = in.begins || c == '\n' && endsStatement(last)
+			in.begins = in.begins || c == '\n' && endsStatement(text[:end])
 			continue
 		}
 		if c == '/' && i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*') {
@@ -98,10 +98,11 @@ func layoutOf(text []byte) (l layout, ok bool) {
 			for i+1 < len(text) && layoutBytes[text[i+1]] == 0 {
 				i++
 			}
-			last = text[i]
+			end = i + 1
 			continue
 		}
-		last = c
+		code := text[:end]
+		end = i + 1
 		switch c {
 		case '"', '\'', '`':
 			n := quoteEnd(text[i:])
@@ -109,6 +110,7 @@ func layoutOf(text []byte) (l layout, ok bool) {
 				return l, false
 			}
 			i += n - 1
+			end = i + 1
 		case '(', '[':
 			closing := byte(')')
 			if c == '[' {
@@ -116,7 +118,7 @@ func layoutOf(text []byte) (l layout, ok bool) {
 			}
 			open = append(open, bracket{closing: closing, block: -1, statement: -1})
 		case '{':
-			kind, isType := braces, endsWithType(text[:i])
+			kind, isType := braces, endsWithType(code)
 			switch {
 			case inHead && len(open) == 1 && !isType:
 				kind, inHead = body, false
@@ -171,9 +173,24 @@ func beginsWith(text []byte, word string) bool {
 	return len(text) >= len(word) && string(text[:len(word)]) == word && !isWordByte(text, len(word))
 }
 
-// endsStatement reports whether a statement may end with a byte; 0 is before the first.
-func endsStatement(c byte) bool {
-	return c == 0 || isWordByte([]byte{c}, 0) || c == ')' || c == ']' || c == '}' || c == '"' || c == '\'' || c == '`'
+// endsStatement reports whether a statement may end with some code: not with a keyword that
+// something has to follow.
+func endsStatement(code []byte) bool {
+	n := len(code)
+	if n == 0 {
+		return true
+	}
+	if c := code[n-1]; !isWordByte(code, n-1) {
+		return c == ')' || c == ']' || c == '}' || c == '"' || c == '\'' || c == '`'
+	}
+	for n > 0 && n > len(code)-10 && isWordByte(code, n-1) {
+		n--
+	}
+	switch string(code[n:]) {
+	case "case", "chan", "const", "default", "defer", "else", "for", "func", "go", "goto", "if", "import", "interface", "map", "package", "range", "select", "struct", "switch", "type", "var":
+		return false
+	}
+	return true
 }
 
 // isWordByte reports whether a byte of a text is one of a word.
@@ -187,10 +204,6 @@ func isWordByte(text []byte, i int) bool {
 
 // endsWithType reports whether the brace behind a text is that of a type.
 func endsWithType(text []byte) bool {
-	text = bytes.TrimRight(text, " \t")
-	for bytes.HasSuffix(text, []byte("*/")) {
-		text = bytes.TrimRight(text[:max(0, bytes.LastIndex(text, []byte("/*")))], " \t")
-	}
 	return bytes.HasSuffix(text, []byte("struct")) || bytes.HasSuffix(text, []byte("interface"))
 }
 

@@ -99,3 +99,34 @@ func TestDeclarationsAsWhole(t *testing.T) {
 		same(name+".go", []byte(text))
 	}
 }
+
+// TestLaidOutToHide: code that is laid out so that an excerpt would leave it out is found.
+func TestLaidOutToHide(t *testing.T) {
+	for _, test := range []struct{ pattern, code string }{
+		{"go steal($A)", "package a\n\nvar z = 1\n\nfunc f() {\n\tx()\n\tgo\n\tsteal(1)\n}\n"},
+		{"defer steal($A)", "package a\n\nvar z = 1\n\nfunc f() {\n\tx()\n\tdefer\n\tsteal(1)\n}\n"},
+		{`import "os/exec"`, "package a\n\nimport\n\"os/exec\"\n\nvar z = 1\n"},
+		{"var $A = steal()", "package a\n\nvar\nx = steal()\n\nvar z = 1\n"},
+	} {
+		e := engineOf(t, tree(t, map[string]string{"a.go": test.code}))
+		found, _, err := e.Match(t.Context(), syntax.Scope{Language: "go"}, test.pattern, 0, 100)
+		if err != nil || len(found) != 1 {
+			t.Errorf("%s: %d found, %v", test.pattern, len(found), err)
+		}
+	}
+	e := engineOf(t, t.TempDir())
+	for _, text := range []string{
+		"package a\n\nfunc f() interface /* /* */ {\n\tHidden()\n} {\n\treturn nil\n}\n",
+		"package a\n\nvar x int; type I interface /* /* */ {\n\tHidden()\n}\n",
+		"package a\n\nfunc f(); type I interface /* /* */ {\n\tHidden()\n}\n",
+	} {
+		got, err := e.Outline(t.Context(), "a.go", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := e.WholeOutline(t.Context(), "a.go", []byte(text))
+		if err != nil || shown(got) != shown(want) {
+			t.Errorf("%s\ngot\n%s\nwant\n%s%v", text, shown(got), shown(want), err)
+		}
+	}
+}

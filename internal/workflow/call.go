@@ -89,8 +89,18 @@ func (r *run) attempt(ctx context.Context, s *ready, path string, call errand.Ca
 			return nil, failed(path, "not_allowed", "%v", err)
 		}
 	}
-	if made, err := r.w.options.Door.Made(ctx, who, call.Session); err == nil && !r.head.SessionMade.IsZero() && !made.Equal(r.head.SessionMade) {
-		return nil, failed(path, "session_ended", "the session %s of the run has ended, and another one has its id: resume the run from a session that is meant", call.Session)
+	if !r.head.SessionMade.IsZero() {
+		made, err := r.w.options.Door.Made(ctx, who, call.Session)
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(err, errand.ErrAway):
+			return nil, errLeft
+		case err == nil && !made.Equal(r.head.SessionMade):
+			return nil, failed(path, "session_ended", "the session %s of the run has ended, and another one has its id: resume the run from a session that is meant", call.Session)
+		case err != nil && !errors.Is(err, errand.ErrNoSession): // which the call tells
+			return nil, failed(path, "not_called", "%v", err)
+		}
 	}
 	end, err := r.w.options.Door.Call(ctx, who, call, func(event *errand.Event) {
 		r.asks(path, event)

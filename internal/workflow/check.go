@@ -17,6 +17,7 @@ import (
 	"github.com/toolserver/toolserver/internal/schema"
 	"github.com/toolserver/toolserver/internal/strictyaml"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/workflow"
 )
 
 // checker finds everything that is wrong with a definition.
@@ -229,6 +230,9 @@ func (c *checker) step(s *ready, at string) {
 	c.exists(s, at)
 	if s.Input != nil {
 		s.input = newTemplate(s.Input, at+".input", c.wrong)
+	}
+	if workflow.IsRun(s.Tool) { // what the workflow runs would not be known before
+		c.wrong(at+".tool", "want the step workflow: NAME, which has an input of its own, in place of the tool "+s.Tool)
 	}
 	if kind == "tool" && c.world.Tool != nil {
 		c.fits(s, at+".input")

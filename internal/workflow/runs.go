@@ -306,8 +306,20 @@ func (k *kept) definitionsOf(owner string) func(name string) (text string, there
 	}
 }
 
-// Digest names a workflow and all that it runs as they are now.
-func (w *Workflows) Digest(ctx context.Context, who errand.Who, name string) (string, error) {
+// Digest names the workflow that a call runs, and all that it runs, as they are now; it is empty
+// where the call runs none.
+func (w *Workflows) Digest(ctx context.Context, who errand.Who, tool string, input json.RawMessage) (string, error) {
+	if !workflow.IsRun(tool) {
+		return "", nil
+	}
+	var of struct{ Name string }
+	if err := json.Unmarshal(input, &of); err != nil {
+		return "", tools.Failf("invalid_input", `The input of %s has to be an object, such as {"name": "nightly"}: %v.`, tool, err)
+	}
+	name := of.Name
+	if name == "" {
+		return "", nil // it looks after a run
+	}
 	k, err := w.open(ctx)
 	if err != nil {
 		return "", err

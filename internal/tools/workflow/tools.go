@@ -207,10 +207,19 @@ func (in runInput) Check() (problems []tools.Problem) {
 	return problems
 }
 
+// What runs a workflow is called.
+const (
+	runName  = "workflow_run"
+	runAlias = "WorkflowRun"
+)
+
+// IsRun reports whether a tool is the one that runs workflows.
+func IsRun(tool string) bool { return tool == runName || tool == runAlias }
+
 func run(w Workflows) tools.Tool {
-	s := spec("workflow_run", "Run a workflow", "Run a workflow, or look after a run.", runDoc,
+	s := spec(runName, "Run a workflow", "Run a workflow, or look after a run.", runDoc,
 		example("Start", `{"name":"greet","parameters":{"who":"Ada"}}`), example("After a failure", `{"run":"run-1f0c","operation":"resume"}`))
-	s.Aliases = []string{"WorkflowRun"}
+	s.Aliases = []string{runAlias}
 	s.Waits, s.DefaultTimeout = true, time.Hour
 	return tools.New(s,
 		func(_ tools.Env, in runInput) []tools.Effect {
