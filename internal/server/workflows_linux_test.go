@@ -256,7 +256,11 @@ func TestWorkflowSession(t *testing.T) {
 	}
 	made()
 	waitUntil(t, func() bool { return strings.Contains(status(), "failed at step ask") }, status)
-	if end := s.in("s", "workflow_run", inputOf(t, map[string]any{"run": run.Run, "operation": "resume", "done": true}), nil); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || s.read("effects") != "x\n" {
+	if end := s.in("s", "workflow_run", inputOf(t, map[string]any{"run": run.Run, "operation": "resume", "done": true}), nil); end.GetFailure().GetCode() != "not_approved" || s.read("effects") != "" {
+		t.Errorf("an approval is said to be done: %v, %q", end, s.read("effects"))
+	}
+	resume := inputOf(t, map[string]any{"run": run.Run, "operation": "resume"})
+	if _, end := s.callAnswering("workflow_run", resume, func(*pb.Approval) string { return "Approve" }); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || s.read("effects") != "x\n" {
 		t.Errorf("%v, %q", end, s.read("effects"))
 	}
 }

@@ -179,6 +179,9 @@ func (f *found) Resume(ctx context.Context, env tools.Env, done bool) error {
 		if failed = h.Step; done && failed == "" {
 			return tools.Failf("nothing_failed", "No step of the run %s has failed: resume it without done.", h.ID)
 		}
+		if done && h.Approval {
+			return tools.Failf("not_approved", "The step %s of the run %s asks a person, whose approval nothing else is: resume the run without done, and the person is asked again.", failed, h.ID)
+		}
 		return nil
 	})
 	if err != nil {
@@ -198,7 +201,7 @@ func (f *found) Resume(ctx context.Context, env tools.Env, done bool) error {
 		if !h.over() {
 			return tools.Failf("not_paused", "Somebody else has resumed the run %s.", h.ID)
 		}
-		h.State, h.Want, h.Step, h.Code, h.Reason, h.Ended = workflow.Running, "", "", "", "", time.Time{}
+		h.State, h.Want, h.Step, h.Code, h.Reason, h.Approval, h.Ended = workflow.Running, "", "", "", "", false, time.Time{}
 		h.Session, h.SessionMade, h.Who = env.SessionID, made, errand.Of(env)
 		h.Round++
 		return nil

@@ -44,6 +44,7 @@ type head struct {
 	Want        workflow.State  `json:"want,omitempty"` // what whoever carries it on is to do
 	Round       int             `json:"round"`          // how often it was resumed
 	Step        string          `json:"step,omitempty"`
+	Approval    bool            `json:"approval,omitempty"` // the step that failed asks a person
 	Code        string          `json:"code,omitempty"`
 	Reason      string          `json:"reason,omitempty"`
 	Began       time.Time       `json:"began"`

@@ -47,12 +47,15 @@ var (
 )
 
 // A stepError is why a run failed, and where.
-type stepError struct{ path, code, reason string }
+type stepError struct {
+	path, code, reason string
+	approval           bool // the step asks a person
+}
 
 func (e *stepError) Error() string { return "step " + e.path + ": " + e.reason }
 
 func failed(path, code, format string, args ...any) error {
-	return &stepError{path, code, fmt.Sprintf(format, args...)}
+	return &stepError{path: path, code: code, reason: fmt.Sprintf(format, args...)}
 }
 
 func newRun(w *Workflows, k *kept, h *head) *run {
@@ -144,7 +147,7 @@ func (r *run) note(result json.RawMessage, err error) {
 		h.Want = ""
 		switch {
 		case step != nil:
-			h.State, h.Step, h.Code, h.Reason = workflow.Failed, step.path, step.code, step.reason
+			h.State, h.Step, h.Code, h.Reason, h.Approval = workflow.Failed, step.path, step.code, step.reason, step.approval
 		case errors.Is(err, errPaused):
 			h.State = workflow.Paused
 			return nil

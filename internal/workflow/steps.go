@@ -143,6 +143,11 @@ func (r *run) result(w *Workflow, prefix string, parameters any, over map[*ready
 // step runs one step, unless it has run before.
 func (r *run) step(ctx context.Context, s *ready, path string, scope map[string]any, over map[*ready]*ended) *ended {
 	e := &ended{step: s}
+	defer func() {
+		if why, ok := e.err.(*stepError); ok {
+			why.approval = why.approval || s.Approval != ""
+		}
+	}()
 	known := r.record(path)
 	switch known.State {
 	case stepDone:
