@@ -48,7 +48,7 @@ syntax: | $(BIN) ## Build .bin/toolserver-syntax, which parses source code, wher
 	else echo "there is no C compiler: the tool code does without source code that is parsed, until there is one and make syntax ran"; fi
 
 .PHONY: test
-test: compiler ctags tools ripgrep terminal chromium python typescript mcp providers openapi pages sources $(BIN)/console/installed language-servers lint generated ## Run every check and test, as CI does.
+test: compiler network ctags tools ripgrep terminal chromium python typescript mcp providers openapi pages sources $(BIN)/console/installed language-servers lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 # Without cgo, as the programs that tests start: or all is compiled once more to be looked at.
@@ -106,11 +106,14 @@ lines: ## Count the lines of Go in each package.
 		END { for (name in lines) print lines[name] "\t" name }' | sort -n | \
 		awk '{ print; total += $$1 } END { print total "\ttotal" }'
 
-# Needs root: a container is made by runc, from Debian's packages.
-.PHONY: pod
-pod: ## Test the sandbox in a container as a restricted pod of Kubernetes is one.
+.PHONY: runc
+runc:
 	@command -v runc >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends runc; }
+
+# Needs root: a container is made by runc, from Debian's packages.
+.PHONY: pod
+pod: runc ## Test the sandbox in a container as a restricted pod of Kubernetes is one.
 	TOOLSERVER_POD=1 go test -timeout 10m -count 1 -v -p 1 -run 'TestPod$$' ./internal/sandbox ./internal/tools/shell ./internal/trial
 
 # An OCI image layout, without a container engine: push it with crane, skopeo or
@@ -119,7 +122,7 @@ IMAGES ?= $(BIN)/images
 # What parses source code is in them where it was built for any system: it names no interpreter.
 STATIC_SYNTAX = $$(test -f $(BIN)/toolserver-syntax && ! readelf -l $(BIN)/toolserver-syntax | grep -q INTERP && echo $(BIN)/toolserver-syntax)
 .PHONY: image
-image: build ## Build the image of the server, as an OCI layout in .bin/images/server, and run it.
+image: build runc ## Build the image of the server, as an OCI layout in .bin/images/server, and run it.
 	cd build/image && go run . -out $(IMAGES)/server -version $(VERSION) $(BIN)/toolserver $(STATIC_SYNTAX)
 	go test -count 1 -v -run 'TestImage$$' ./deploy
 
@@ -166,6 +169,12 @@ fuzz: compiler ## Fuzz every target for FUZZTIME each.
 			echo "$$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; done
+
+# Networks of tests are made with ip.
+.PHONY: network
+network:
+	@command -v ip >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends iproute2; } || \
+		echo "there is no ip: tests that cut networks apart are left out, or fail in CI"
 
 # The race detector is linked by a C compiler, the one thing Go does not bring.
 .PHONY: compiler
