@@ -16,18 +16,25 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 )
 
-// TestShared: what a server kept that has ended is read at another one, if it is small, by its
-// owner alone and until its session ends.
-func TestShared(t *testing.T) {
+// openEntries returns what servers share.
+func openEntries(t *testing.T) state.KV {
+	t.Helper()
 	engine, err := state.Open(t.Context(), state.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer engine.Close()
+	t.Cleanup(func() { engine.Close() })
 	entries, err := engine.KV(t.Context(), state.Space{Name: "artifacts"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return entries
+}
+
+// TestShared: what a server kept that has ended is read at another one, if it is small, by its
+// owner alone and until its session ends.
+func TestShared(t *testing.T) {
+	entries := openEntries(t)
 	open := func() *artifact.Store {
 		t.Helper()
 		store, err := artifact.OpenShared(artifact.Config{Dir: t.TempDir()}, entries)
@@ -97,15 +104,7 @@ func (d *duringPut) Put(ctx context.Context, key string, value []byte, ttl time.
 
 // TestEndWhileShared: what is being stored when its session ends is not read any more.
 func TestEndWhileShared(t *testing.T) {
-	engine, err := state.Open(t.Context(), state.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Close()
-	entries, err := engine.KV(t.Context(), state.Space{Name: "artifacts"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := openEntries(t)
 	session := artifact.SessionID{Owner: "alice", Session: "s 1"}
 	slow := &duringPut{KV: entries}
 	store, err := artifact.OpenShared(artifact.Config{Dir: t.TempDir()}, slow)
