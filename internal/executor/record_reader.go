@@ -56,15 +56,15 @@ func (r *Records) scanClaims(of func(run uint64) bool) (until state.Revision, er
 
 // catchUp reads what of the history was not read yet.
 func (r *Records) catchUp() error {
-	r.reading.Lock()
-	defer r.reading.Unlock()
-	logs, err := r.history.all(r.ctx)
-	for _, log := range logs {
-		if readErr := r.readOn(log); readErr != nil {
-			err = readErr
+	return r.reading.do(func() error {
+		logs, err := r.history.all(r.ctx)
+		for _, log := range logs {
+			if readErr := r.readOn(log); readErr != nil {
+				err = readErr
+			}
 		}
-	}
-	return err
+		return err
+	})
 }
 
 // readOn reads what of a log was not read yet.

@@ -6,6 +6,8 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -164,38 +166,75 @@ const lateTime = time.Minute
 // for lists are read from any of them.
 const scanKey = "scan"
 
+// catchUpTime is for how long a server of the engine that is behind is read again.
+const catchUpTime = 2 * time.Second
+
+// A scannedRun is what was read of the claims of a run that is over.
+type scannedRun struct {
+	joint
+	first time.Time // when they were read first
+	all   bool      // no more can come
+}
+
 // scanRun finds the claims of a run that is over: again for a while, and then once and for all.
 func (r *Records) scanRun(run uint64) error {
 	r.mu.Lock()
-	first, known := r.scanned[run]
-	if !known {
-		r.scanned[run] = time.Now()
+	of := r.scanned[run]
+	if of == nil {
+		of = &scannedRun{first: time.Now()}
+		r.scanned[run] = of
 	}
 	r.mu.Unlock()
-	if !known {
-		first = time.Now()
-	}
-	if first.IsZero() {
+	return of.do(func() error {
+		if of.all {
+			return nil
+		}
+		begun := time.Now()
+		if err := r.scanUntilNow(run, begun.Add(catchUpTime)); err != nil {
+			return err
+		}
+		of.all = begun.Sub(of.first) > lateTime
 		return nil
-	}
-	begun := time.Now()
+	})
+}
+
+func (r *Records) scanUntilNow(run uint64, deadline time.Time) error {
 	now, err := r.claims.Put(r.ctx, scanKey, nil, lateTime)
 	if err != nil {
 		return err
 	}
-	until, err := r.scanClaims(func(of uint64) bool { return of == run })
-	if err != nil {
-		return err
+	for pause := 10 * time.Millisecond; ; pause *= 2 {
+		until, err := r.scanClaims(func(of uint64) bool { return of == run })
+		if err != nil || until >= now {
+			return err
+		}
+		if time.Now().Add(pause).After(deadline) {
+			return fmt.Errorf("%w: what is stored was read from a server of it that is behind", state.ErrUnavailable)
+		}
+		select {
+		case <-time.After(pause):
+		case <-r.ctx.Done():
+			return nil
+		}
 	}
-	if until < now {
-		return fmt.Errorf("%w: what is stored was read from a server of it that is behind", state.ErrUnavailable)
+}
+
+// joint is work that is done once for all who asked for it before it began.
+type joint struct {
+	turn  sync.Mutex
+	begun atomic.Uint64 // how often
+	err   error         // of the last time
+}
+
+func (j *joint) do(work func() error) error {
+	asked := j.begun.Load()
+	j.turn.Lock()
+	defer j.turn.Unlock()
+	if j.begun.Load() == asked {
+		j.begun.Add(1)
+		j.err = work()
 	}
-	if begun.Sub(first) > lateTime {
-		r.mu.Lock()
-		r.scanned[run] = time.Time{}
-		r.mu.Unlock()
-	}
-	return nil
+	return j.err
 }
 
 // claimed is ofCall by the claim itself: for who can wait for the engine.

@@ -47,22 +47,25 @@ func TestStateCannotBeWritten(t *testing.T) {
 
 	ballast := filepath.Join(dir, "ballast")
 	fill(t, ballast)
-	refused := map[string]func() error{
-		"a call": func() error {
-			_, err := agent.call("s", "during", "bash", `{"command": "echo during >> effects"}`)
-			return err
-		},
-		"a session": func() (err error) {
-			for i := 0; err == nil && i < 100; i++ { // the last page of a file may have room for some
+	refused := []struct {
+		what string
+		try  func() error
+	}{
+		{"a session", func() (err error) { // comes first: the last page of a file may have room for some
+			for i := 0; err == nil && i < 100; i++ {
 				_, err = agent.sessions.CreateSession(agent.ctx, &pb.CreateSessionRequest{SessionId: fmt.Sprint("new-", i), Mode: pb.Mode_MODE_ALLOW})
 			}
 			return err
-		},
-		"a change": func() error { return agent.mode("asks", pb.Mode_MODE_ALLOW) },
+		}},
+		{"a change", func() error { return agent.mode("asks", pb.Mode_MODE_ALLOW) }},
+		{"a call", func() error {
+			_, err := agent.call("s", "during", "bash", `{"command": "echo during >> effects"}`)
+			return err
+		}},
 	}
-	for what, try := range refused {
-		begin := time.Now()
-		err := try()
+	for _, r := range refused {
+		what, begin := r.what, time.Now()
+		err := r.try()
 		if status.Code(err) != codes.Unavailable || retryInfo(err) <= 0 {
 			t.Errorf("%s: %v, want UNAVAILABLE with RetryInfo", what, err)
 		}
