@@ -88,9 +88,10 @@ type Records struct {
 	never  map[uint64]bool     // executions of this run that never began, and may be claimed all the same
 	ended  endedClaims
 
-	reading joint                  // of the history
-	next    map[state.Log]uint64   // what of each log is to be read next
-	scanned map[uint64]*scannedRun // runs that are over
+	reading  joint                // of the history
+	next     map[state.Log]uint64 // what of each log is to be read next
+	scanning joint                // of claims
+	scanned  map[uint64]time.Time // runs that are over, by when their claims were asked for first; zero where all are known
 }
 
 // A callName stands for a call id in its session, for all time. It is 32 characters long.
@@ -169,7 +170,7 @@ const (
 func OpenRecords(ctx context.Context, config RecordsConfig) (*Records, error) {
 	r := &Records{
 		config: config, reads: rate.NewLimiter(readsPerSecond, 2*readsPerSecond), queue: make(chan queued, maxQueued), closing: make(chan struct{}), written: make(chan struct{}), loaded: make(chan struct{}),
-		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool), next: make(map[state.Log]uint64), scanned: make(map[uint64]*scannedRun),
+		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool), next: make(map[state.Log]uint64), scanned: make(map[uint64]time.Time),
 		ended: endedClaims{byTenant: make(map[string][]callName)},
 	}
 	var err error

@@ -169,42 +169,40 @@ const scanKey = "scan"
 // catchUpTime is for how long a server of the engine that is behind is read again.
 const catchUpTime = 2 * time.Second
 
-// A scannedRun is what was read of the claims of a run that is over.
-type scannedRun struct {
-	joint
-	first time.Time // when they were read first
-	all   bool      // no more can come
-}
-
 // scanRun finds the claims of a run that is over: again for a while, and then once and for all.
 func (r *Records) scanRun(run uint64) error {
+	asked := time.Now()
 	r.mu.Lock()
-	of := r.scanned[run]
-	if of == nil {
-		of = &scannedRun{first: time.Now()}
-		r.scanned[run] = of
+	first, known := r.scanned[run]
+	if !known {
+		first = asked
+		r.scanned[run] = asked
 	}
 	r.mu.Unlock()
-	return of.do(func() error {
-		if of.all {
-			return nil
-		}
-		begun := time.Now()
-		if err := r.scanUntilNow(run, begun.Add(catchUpTime)); err != nil {
-			return err
-		}
-		of.all = begun.Sub(of.first) > lateTime
+	if first.IsZero() {
 		return nil
-	})
+	}
+	if err := r.scanning.do(r.scanUntilNow); err != nil {
+		return err
+	}
+	if asked.Sub(first) > lateTime {
+		r.mu.Lock()
+		r.scanned[run] = time.Time{}
+		r.mu.Unlock()
+	}
+	return nil
 }
 
-func (r *Records) scanUntilNow(run uint64, deadline time.Time) error {
+// scanUntilNow finds the claims of all runs that are over. Claims are many: several scans at a
+// time would be more than the engine sends to one server.
+func (r *Records) scanUntilNow() error {
+	deadline := time.Now().Add(catchUpTime)
 	now, err := r.claims.Put(r.ctx, scanKey, nil, lateTime)
 	if err != nil {
 		return err
 	}
 	for pause := 10 * time.Millisecond; ; pause *= 2 {
-		until, err := r.scanClaims(func(of uint64) bool { return of == run })
+		until, err := r.scanClaims(r.isOver)
 		if err != nil || until >= now {
 			return err
 		}

@@ -187,7 +187,16 @@ func TestClaimsAreRead(t *testing.T) {
 	if found, err := r.ofNumber(x.number); found != nil || !errors.Is(err, state.ErrUnavailable) {
 		t.Errorf("%v, %v, want that it is to be asked again", found, err)
 	}
+	r.claims = cutOff{r.claims}
+	if found, err := r.ofNumber(x.number); found != nil || !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("the list is cut off: %v, %v, want that it is to be asked again", found, err)
+	}
 }
+
+// cutOff are entries of which no list is read to its end.
+type cutOff struct{ state.KV }
+
+func (cutOff) Watch(context.Context, string, func(state.Entry)) error { return state.ErrWatchCut }
 
 // contended has an entry that is there when it is to be made, and gone when it is looked for.
 type contended struct{ state.KV }

@@ -3,7 +3,11 @@
 
 package state
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
 // Snapshot calls f with every entry below a prefix, as [KV.Watch] does, and returns when these
 // were all.
@@ -21,8 +25,11 @@ func Snapshot(ctx context.Context, kv KV, prefix string, f func(Entry)) error {
 			f(e)
 		}
 	})
-	if complete {
+	switch {
+	case complete:
 		return nil
+	case errors.Is(err, ErrWatchCut):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
 }
