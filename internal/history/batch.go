@@ -219,7 +219,7 @@ func (b *Batch) RemoveAll(ctx context.Context, path string) error {
 
 // kept returns the removal of an entry, with what it was.
 func (b *Batch) kept(e workspace.Entry) (Change, error) {
-	state := State{Kind: e.Kind(), Mode: e.Mode.Perm()}
+	state := State{Kind: e.Type(), Mode: e.Mode.Perm()}
 	var err error
 	switch state.Kind {
 	case workspace.Link:
@@ -326,7 +326,7 @@ func (b *Batch) Rename(from, to string, replace bool) error {
 			b.modes[i].Path = filepath.Join(to, rest)
 		}
 	}
-	moved := State{Kind: info.Kind(), Mode: info.Mode.Perm(), Size: info.Size}
+	moved := State{Kind: info.Type(), Mode: info.Mode.Perm(), Size: info.Size}
 	switch {
 	case moved.Kind == workspace.Link:
 		if moved.Target, err = b.ws.Readlink(to); err != nil {

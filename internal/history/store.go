@@ -30,7 +30,7 @@ var ErrNotKept = errors.New("the old content is not kept")
 
 // A State is what an entry was at one time.
 type State struct {
-	Kind   workspace.Kind
+	Kind   workspace.FileType
 	Mode   fs.FileMode // permissions
 	Size   int64
 	Hash   workspace.Hash // of a regular file; zero where it is not known

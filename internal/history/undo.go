@@ -117,7 +117,7 @@ func (b *Batch) unmoved(change Change) error {
 	if err != nil {
 		return err
 	}
-	same := now.Kind() == change.After.Kind && (change.After.Kind != workspace.Regular || now.Size == change.After.Size)
+	same := now.Type() == change.After.Kind && (change.After.Kind != workspace.Regular || now.Size == change.After.Size)
 	if same && change.After.Hash != (workspace.Hash{}) {
 		file, err := b.ws.ReadFile(change.Path, maxHashed)
 		if err != nil {
@@ -145,7 +145,7 @@ func (b *Batch) current(path string, want State) (workspace.File, error) {
 	if err != nil {
 		return workspace.File{}, err
 	}
-	kind := info.Kind()
+	kind := info.Type()
 	changed := func(how string) error { return fmt.Errorf("%s: %w: %s", path, workspace.ErrChanged, how) }
 	switch {
 	case kind != want.Kind:
@@ -172,7 +172,7 @@ func (b *Batch) current(path string, want State) (workspace.File, error) {
 
 // restore makes an entry what a state tells.
 func (b *Batch) restore(path string, now workspace.File, want State) error {
-	kind := now.Kind()
+	kind := now.Type()
 	if kind != workspace.Absent && kind != want.Kind {
 		was := State{Kind: kind, Mode: now.Mode.Perm()}
 		switch kind {

@@ -119,7 +119,7 @@ func (w *walker) visit(d *workspace.Dir, dir string, depth int) {
 	var subs []string
 	var head, objects, refs, common bool
 	listed := 0
-	d.List(w.buffer[:], func(name []byte, kind workspace.Kind) bool {
+	d.List(w.buffer[:], func(name []byte, kind workspace.FileType) bool {
 		if listed++; w.names > 0 && listed > w.names {
 			return false
 		}

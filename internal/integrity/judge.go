@@ -462,7 +462,7 @@ func (k *keeper) beside() (name string) {
 		return ""
 	}
 	defer d.Close()
-	d.List(make([]byte, 16<<10), func(entry []byte, kind workspace.Kind) bool {
+	d.List(make([]byte, 16<<10), func(entry []byte, kind workspace.FileType) bool {
 		if kind != workspace.Directory {
 			return true
 		}

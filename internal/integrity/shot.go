@@ -53,7 +53,7 @@ func (r ref) String() string { return r.tree.name + r.path }
 type item struct {
 	Kind   itemKind
 	Owner  string // the repository it is part of; "" where it is of none
-	Type   workspace.Kind
+	Type   workspace.FileType
 	Mode   fs.FileMode
 	Link   string
 	Data   []byte
@@ -432,7 +432,7 @@ func (s *shot) names(r ref, dir item, kind itemKind) []string {
 	}
 	defer d.Close()
 	more := false
-	d.List(make([]byte, 16<<10), func(name []byte, _ workspace.Kind) bool {
+	d.List(make([]byte, 16<<10), func(name []byte, _ workspace.FileType) bool {
 		if kind != ownKind && bytes.HasSuffix(name, []byte(".sample")) {
 			return true
 		}

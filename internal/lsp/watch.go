@@ -149,7 +149,7 @@ func (t *tracker) follow(path string, found func(path string)) error {
 		}
 		t.dirs[number] = at
 		// What is listed after it is watched cannot be missed.
-		_ = dir.List(make([]byte, 8<<10), func(name []byte, kind workspace.Kind) bool {
+		_ = dir.List(make([]byte, 8<<10), func(name []byte, kind workspace.FileType) bool {
 			below := filepath.Join(at, string(name))
 			switch {
 			case kind == workspace.Directory && string(name) == ".git":

@@ -17,21 +17,21 @@ import (
 // goroutines.
 //
 // What is a secret does not depend on how the bytes were cut: at each place the
-// first rule that applies counts, from the beginning to the end.
+// first pattern that applies counts, from the beginning to the end.
 type Masker struct {
-	rules []rule
-	heads [256][]int // the rules that begin with a byte, in the order they count
+	patterns []secretPattern
+	heads    [256][]int // the patterns that begin with a byte, in the order they count
 
 	// Most text is passed over by its grams, which are three bytes in a row. Every
-	// rule has grams at two neighbouring places, so that it is enough to look at
+	// pattern has grams at two neighbouring places, so that it is enough to look at
 	// every other place. grams has a bit for the hash of each, again one for
 	// another hash.
 	grams, again bitmap
 	reach        int // how far behind the beginning of a secret its second gram is
 
-	pairs bitmap // the two bytes that each rule begins with
+	pairs bitmap // the two bytes that each pattern begins with
 
-	kinds [256]kind
+	classes [256]byteClass
 }
 
 // A bitmap has 2^16 bits.
@@ -42,7 +42,7 @@ func (b *bitmap) has(i uint32) bool { return b[i>>6&1023]>>(i&63)&1 != 0 }
 
 // A gram times one of these has a hash of its three bytes in the upper half.
 // Their lowest byte is zero, so that a fourth byte does not matter. The first is
-// one with which grams of ordinary text rarely have the hash of a rule.
+// one with which grams of ordinary text rarely have the hash of a pattern.
 const (
 	spread  = 0x9D0FCF00
 	spread2 = 0x85EBCA00
@@ -54,7 +54,7 @@ func pairOf(b []byte) uint32 { return uint32(b[0])<<8 | uint32(b[1]) }
 // known to be: as they are, in base64, and escaped for URLs and JSON. Values of
 // less than [MinValue] bytes are left out, for they would be found everywhere.
 func NewMasker(values []string) *Masker {
-	m := &Masker{kinds: kindsOfBytes()}
+	m := &Masker{classes: classesOfBytes()}
 	forms := make(map[string]bool)
 	for _, value := range values {
 		if len(value) < MinValue {
@@ -65,14 +65,14 @@ func NewMasker(values []string) *Masker {
 		}
 	}
 	for form := range forms {
-		m.rules = append(m.rules, rule{name: "secret", prefix: form, gram: rarest(form), match: whole})
+		m.patterns = append(m.patterns, secretPattern{name: "secret", prefix: form, gram: rarest(form), match: whole})
 	}
-	slices.SortFunc(m.rules, func(a, b rule) int {
+	slices.SortFunc(m.patterns, func(a, b secretPattern) int {
 		return cmp.Or(len(b.prefix)-len(a.prefix), cmp.Compare(a.prefix, b.prefix))
 	})
-	m.rules = append(m.rules, rules...)
-	for i := range m.rules {
-		r := &m.rules[i]
+	m.patterns = append(m.patterns, secretPatterns...)
+	for i := range m.patterns {
+		r := &m.patterns[i]
 		m.heads[r.prefix[0]] = append(m.heads[r.prefix[0]], i)
 		m.pairs.set(pairOf([]byte(r.prefix)))
 		m.reach = max(m.reach, r.gram+1)
@@ -83,14 +83,14 @@ func NewMasker(values []string) *Masker {
 	return m
 }
 
-// learn adds the gram of a rule at a place, or all that can be there.
-func (m *Masker) learn(r *rule, at int) {
+// learn adds the gram of a pattern at a place, or all that can be there.
+func (m *Masker) learn(r *secretPattern, at int) {
 	if at+3 <= len(r.prefix) {
 		m.add(r.prefix[at], r.prefix[at+1], r.prefix[at+2])
 		return
 	}
 	for b := range 256 { // the third byte is the first after the prefix
-		if m.kinds[b]&r.body != 0 {
+		if m.classes[b]&r.body != 0 {
 			m.add(r.prefix[at], r.prefix[at+1], byte(b))
 		}
 	}
@@ -103,7 +103,7 @@ func (m *Masker) add(a, b, c byte) {
 }
 
 // next returns the first place at i or an even number of bytes behind it that has
-// a gram of a rule, or -1 with the place where it stopped, less than 16 bytes
+// a gram of a pattern, or -1 with the place where it stopped, less than 16 bytes
 // before the end.
 func (m *Masker) next(b []byte, i int) (place, stopped int) {
 	grams := &m.grams
@@ -126,12 +126,12 @@ func (m *Masker) next(b []byte, i int) (place, stopped int) {
 	return -1, i
 }
 
-// at returns what is at a place: what the first rule says that has something to
+// at returns what is at a place: what the first pattern says that has something to
 // say.
 func (m *Masker) at(t text, place int) found {
 	rest := t.bytes[place:]
 	for _, i := range m.heads[rest[0]] {
-		r := &m.rules[i]
+		r := &m.patterns[i]
 		n := min(len(r.prefix), len(rest))
 		if string(rest[:n]) != r.prefix[:n] {
 			continue
@@ -140,10 +140,10 @@ func (m *Masker) at(t text, place int) found {
 			if t.final {
 				continue
 			}
-			return found{verdict: more}
+			return found{state: more}
 		}
-		if f := r.match(m, r, t, place); f.verdict != none {
-			f.rule = r
+		if f := r.match(m, r, t, place); f.state != none {
+			f.pattern = r
 			return f
 		}
 	}
@@ -249,17 +249,17 @@ func (s *MaskStream) mask(dst, b []byte, final bool) ([]byte, int) {
 			if seen+1 < len(b) && !m.pairs.has(pairOf(b[seen:])) {
 				continue
 			}
-			if f = m.at(t, seen); f.verdict != none {
+			if f = m.at(t, seen); f.state != none {
 				break
 			}
 		}
 		switch {
-		case f.verdict == more:
+		case f.state == more:
 			return s.pass(dst, b, done, seen)
-		case f.verdict == match:
+		case f.state == match:
 			dst = s.emit(dst, b, done, f.start)
 			dst = append(dst, "[masked: "...)
-			dst = append(dst, f.rule.name...)
+			dst = append(dst, f.pattern.name...)
 			dst = append(dst, ']')
 			s.within = f.within
 			done = f.end + s.within.skip(m, b[f.end:])

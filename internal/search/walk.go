@@ -362,7 +362,7 @@ func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
 
 // follow returns where a link leads, if that is a file or a directory inside
 // the workspace that is not one that the link is in.
-func (w *walk) follow(p *piece, link string) (string, workspace.Kind) {
+func (w *walk) follow(p *piece, link string) (string, workspace.FileType) {
 	to, inside := w.ws.Resolve(join(p.real, path.Base(link)))
 	if !inside || w.excludes(to) {
 		return "", 0

@@ -12,7 +12,7 @@ import (
 
 // tar packs and unpacks. Its first word may be options without a dash, whose values
 // follow in order.
-func tar(c *call, p *programs.Program) {
+func tar(c *invocation, p *programs.Program) {
 	words := c.words[1:]
 	if len(words) > 0 && words[0].known() && words[0].text != "" && words[0].text[0] != '-' {
 		words = oldStyle(p, words)
@@ -103,7 +103,7 @@ func oldStyle(p *programs.Program, words []word) []word {
 }
 
 // zip writes its first operand and reads the others.
-func zip(c *call, _ *programs.Program) {
+func zip(c *invocation, _ *programs.Program) {
 	first := true
 	for _, w := range c.words[1:] {
 		if w.hidesOption() {
@@ -134,7 +134,7 @@ var plainZip = map[string]bool{
 var unzipShows = []string{"-l", "-v", "-lv", "-Z", "-Z1", "-t", "-tq", "-p", "-lq", "-ql", "-qql", "-z"}
 
 // unzip writes the files that an archive names, unless it only shows them.
-func unzip(c *call, _ *programs.Program) {
+func unzip(c *invocation, _ *programs.Program) {
 	dir, shows, other := here, false, false
 	for i := 1; i < len(c.words); i++ {
 		w := c.words[i]
@@ -160,7 +160,7 @@ func unzip(c *call, _ *programs.Program) {
 }
 
 // extracts writes files that something else names, all of them below a directory.
-func (c *call) extracts(dir word) {
+func (c *invocation) extracts(dir word) {
 	top := func(at string) bool { return at == "." || at == "" }
 	if at := c.dirs(dir); at == nil || slices.ContainsFunc(at, top) || dir.is("..") || strings.HasPrefix(dir.text, "../") {
 		c.doubt("the archive names the files it writes, anywhere in the workspace")
@@ -169,7 +169,7 @@ func (c *call) extracts(dir word) {
 }
 
 // rsync copies trees, here or to and from other machines.
-func rsync(c *call, p *programs.Program) {
+func rsync(c *invocation, p *programs.Program) {
 	out := c.parse(p, c.words[1:])
 	for i, w := range out.operands {
 		if host, ok := remoteHost(w); ok {

@@ -11,7 +11,7 @@ import (
 
 // awk runs a program that can read, write and run. It is clear only where the
 // program has nothing in it that could.
-func awk(c *call, p *programs.Program) {
+func awk(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	files := words.operands
 	switch {

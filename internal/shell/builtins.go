@@ -10,7 +10,7 @@ import (
 
 // builtin returns what a command does that bash runs itself; nil where it is not
 // one. Builtins change nothing but the shell, unless they say otherwise.
-func builtin(name string) func(*call) {
+func builtin(name string) func(*invocation) {
 	switch name {
 	case ":", "true", "false", "echo", "dirs", "times", "type", "caller", "help", "break", "continue", "return",
 		"bg", "fg", "disown", "suspend", "logout", "ulimit", "umask", "unalias":
@@ -71,19 +71,19 @@ func builtin(name string) func(*call) {
 	return nil
 }
 
-func quiet(*call) {}
+func quiet(*invocation) {}
 
 // pwd prints the directory that $PWD is.
-func pwd(c *call) {
+func pwd(c *invocation) {
 	if values, ok := c.a.value("PWD", c.s); ok && len(c.words) == 1 {
 		c.prints = values[0]
 	}
 }
 
-func puzzling(c *call) { c.doubt("what " + c.words[0].text + " does is not known") }
+func puzzling(c *invocation) { c.doubt("what " + c.words[0].text + " does is not known") }
 
 // jobs runs the words after -x.
-func jobs(c *call) {
+func jobs(c *invocation) {
 	for i, w := range c.words[1:] {
 		switch {
 		case w.hidesOption():
@@ -100,20 +100,20 @@ func jobs(c *call) {
 	}
 }
 
-func kill(c *call) { c.readOnly = false }
+func kill(c *invocation) { c.readOnly = false }
 
-func shift(c *call) { c.s.params, c.s.paramsKnown = nil, false; c.expect(c.a.survey.shift) }
+func shift(c *invocation) { c.s.params, c.s.paramsKnown = nil, false; c.expect(c.a.survey.shift) }
 
 // expect doubts the call where the survey of the script did not see it coming,
 // because its name was made up on the way.
-func (c *call) expect(seen bool) {
+func (c *invocation) expect(seen bool) {
 	if !seen {
 		c.doubt("the name of a command of the shell is hidden")
 	}
 }
 
 // set knows the options that do not change how the rest is read.
-func set(c *call) {
+func set(c *invocation) {
 	c.s.params, c.s.paramsKnown = nil, false
 	c.expect(c.a.survey.shift)
 	c.readOnly = len(c.words) > 1 // alone it shows all variables
@@ -160,7 +160,7 @@ var shopts = []string{
 	"globasciiranges", "checkwinsize", "cmdhist", "histappend", "huponexit", "checkjobs",
 }
 
-func shopt(c *call) {
+func shopt(c *invocation) {
 	for _, w := range c.words[1:] {
 		if !w.known() || !slices.Contains(shopts, w.text) && strings.Trim(w.text, "-suqp") != "" {
 			c.doubt("what shopt " + clip(w.text) + " does is not known")
@@ -168,14 +168,14 @@ func shopt(c *call) {
 	}
 }
 
-func exit(c *call) {
+func exit(c *invocation) {
 	sure := len(c.words) == 1 || len(c.words) == 2 && (c.words[1].number || c.words[1].known() && isNumber(c.words[1].text))
 	if sure && c.unclear == "" {
 		c.s.dead = true
 	}
 }
 
-func cd(c *call) {
+func cd(c *invocation) {
 	operands := skipFlags(c.words[1:], "-L")
 	c.expect(c.a.survey.move)
 	fail := c.s.fork()
@@ -204,7 +204,7 @@ func cd(c *call) {
 	c.ok, c.fail = c.s, fail
 }
 
-func popd(c *call) {
+func popd(c *invocation) {
 	c.expect(c.a.survey.move)
 	fail := c.s.fork()
 	c.s.old = c.s.dirs
@@ -218,7 +218,7 @@ func popd(c *call) {
 }
 
 // dirs are the directories that w means, from where the shell may be.
-func (c *call) dirs(w word) []string {
+func (c *invocation) dirs(w word) []string {
 	if !w.known() && (!w.made || w.glob) || w.text == "" {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (c *call) dirs(w word) []string {
 
 // entered are the directories that w means to a program that goes there. Unlike
 // cd it follows links before "..", so then nobody knows.
-func (c *call) entered(w word) []string {
+func (c *invocation) entered(w word) []string {
 	hides := func(dir string) bool { return cleaningHides(dir + "/" + w.text) }
 	if slices.ContainsFunc(c.s.dirs, hides) || cleaningHides(w.text) {
 		return nil
@@ -257,7 +257,7 @@ func skipFlags(words []word, flags ...string) []word {
 }
 
 // eval runs its words, joined, in this shell.
-func eval(c *call) {
+func eval(c *invocation) {
 	text := sentence(skipFlags(c.words[1:]))
 	c.expect(c.a.survey.blind)
 	c.s.forgetAll()
@@ -266,7 +266,7 @@ func eval(c *call) {
 }
 
 // source runs a file in this shell, and nobody knows what it does.
-func source(c *call) {
+func source(c *invocation) {
 	words := skipFlags(c.words[1:])
 	if len(words) > 0 {
 		c.reads(words[0], false)
@@ -276,7 +276,7 @@ func source(c *call) {
 }
 
 // trap keeps a text that is run at some time from now on.
-func trap(c *call) {
+func trap(c *invocation) {
 	words := skipFlags(c.words[1:])
 	if slices.ContainsFunc(words, func(w word) bool { return w.many }) {
 		c.doubt("it runs a text that is not known")
@@ -307,7 +307,7 @@ func mayMove(w word) bool {
 }
 
 // exec runs a program in place of the shell.
-func exec(c *call) {
+func exec(c *invocation) {
 	words := c.words[1:]
 	for len(words) > 0 && words[0].known() {
 		switch text := words[0].text; {
@@ -329,7 +329,7 @@ func exec(c *call) {
 }
 
 // command runs a program or builtin, passing over functions.
-func command(c *call) {
+func command(c *invocation) {
 	words := c.words[1:]
 	for len(words) > 0 && words[0].known() && len(words[0].text) > 1 && words[0].text[0] == '-' {
 		switch words[0].text {
@@ -349,7 +349,7 @@ func command(c *call) {
 }
 
 // alias makes a word stand for a text, where aliases are on.
-func alias(c *call) {
+func alias(c *invocation) {
 	for _, w := range c.words[1:] {
 		_, text, ok := strings.Cut(w.text, "=")
 		if w.known() && !ok {
@@ -360,7 +360,7 @@ func alias(c *call) {
 	}
 }
 
-func hash(c *call) {
+func hash(c *invocation) {
 	for _, w := range c.words[1:] {
 		if w.mayBeOption() && !w.is("-r") {
 			c.doubt("hash can make a name stand for another program")

@@ -13,13 +13,13 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// A call is one program, builtin or function with its words.
-type call struct {
+// A invocation is one program, builtin or function with its words.
+type invocation struct {
 	a     *analysis
 	s     *state
 	words []word // the program is the first
 
-	as            kind
+	as            nameLookup
 	unclear       string // why it cannot be told what it does
 	readOnly      bool   // it changes nothing by itself
 	unlessChanged bool   // so it is only where the whole command changes nothing
@@ -34,11 +34,11 @@ type call struct {
 	ok, fail *state
 }
 
-// kind is what a name can stand for.
-type kind int
+// nameLookup is what a name can stand for.
+type nameLookup int
 
 const (
-	asWritten kind = iota // a function, a builtin or a program
+	asWritten nameLookup = iota // a function, a builtin or a program
 	asBuiltin             // a builtin or a program
 	asProgram             // a program
 )
@@ -100,7 +100,7 @@ func (a *analysis) assigned(as *syntax.Assign, s *state) word {
 }
 
 // run follows the words of a command. A reason says why it is unclear already.
-func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail *state) {
+func (a *analysis) run(words []word, s *state, reason string, as nameLookup) (ok, fail *state) {
 	first := words[0]
 	if a.words += len(words); a.started >= maxStarted || a.words > maxWords && len(words) > maxGuessWords {
 		a.tooMuch(words, s)
@@ -135,7 +135,7 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 		}
 		s = join(s, after)
 	}
-	c := call{a: a, s: s, words: words, as: as, unclear: reason, paths: paths{a, s}, ok: s, fail: s}
+	c := invocation{a: a, s: s, words: words, as: as, unclear: reason, paths: paths{a, s}, ok: s, fail: s}
 	if slices.ContainsFunc(words, func(w word) bool { return w.equals }) {
 		c.doubt("a word that begins with = is a program to some shells")
 	}
@@ -170,7 +170,7 @@ func (a *analysis) tooMuch(words []word, s *state) {
 
 // lists is what a pattern does by itself: the shell reads directories to find
 // what it means. Those of the workspace are nobody's secret.
-func (c *call) lists(w word) {
+func (c *invocation) lists(w word) {
 	if !w.glob || w.data || w.unknown || strings.HasPrefix(w.text, "-") {
 		return
 	}
@@ -181,7 +181,7 @@ func (c *call) lists(w word) {
 }
 
 // follow finds out what the call does.
-func (c *call) follow() {
+func (c *invocation) follow() {
 	name := c.words[0].text
 	if b := builtin(name); b != nil && c.as != asProgram {
 		c.readOnly = true
@@ -203,14 +203,14 @@ func (c *call) follow() {
 }
 
 // doubt says why the call is unclear. The first reason is kept.
-func (c *call) doubt(reason string) {
+func (c *invocation) doubt(reason string) {
 	if c.unclear == "" {
 		c.unclear = reason
 	}
 }
 
 // starts follows a program that the call starts.
-func (c *call) starts(words []word, reason string) {
+func (c *invocation) starts(words []word, reason string) {
 	if len(words) > 0 {
 		c.a.run(words, c.s.fork(), reason, asProgram)
 	}
@@ -218,7 +218,7 @@ func (c *call) starts(words []word, reason string) {
 
 // script follows a text that the call gives to a shell. What cannot be followed
 // makes the call unclear.
-func (c *call) script(text word, s *state, d dialect) {
+func (c *invocation) script(text word, s *state, d dialect) {
 	if !text.known() {
 		c.doubt("it runs a text that is not known")
 		c.a.add(guess(text.likelyText(), "it is in a text that is not known")[1:]...)
@@ -231,7 +231,7 @@ func (c *call) script(text word, s *state, d dialect) {
 }
 
 // fresh is the state of a new shell that the call starts with parameters.
-func (c *call) fresh(params []word) *state {
+func (c *invocation) fresh(params []word) *state {
 	known := !slices.ContainsFunc(params, func(w word) bool { return w.many })
 	return &state{dirs: c.s.dirs, params: params, paramsKnown: known}
 }

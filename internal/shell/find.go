@@ -31,7 +31,7 @@ var findTests = sync.OnceValue(func() map[string]int {
 var findFiles = map[string]bool{"-newer": true, "-anewer": true, "-cnewer": true, "-samefile": true, "-newermm": true, "-newerma": true}
 
 // find walks trees, and runs, deletes and writes what its expression says.
-func find(c *call, p *programs.Program) {
+func find(c *invocation, p *programs.Program) {
 	c.readOnly, c.complete = p.ReadOnly, p.ReadOnly
 	words := c.words[1:]
 	follows := func(w word) bool { return w.is("-L") || w.is("-follow") }
@@ -72,7 +72,7 @@ func startsExpression(w word) bool {
 }
 
 // findAction takes one test or action from words and returns the rest.
-func (c *call) findAction(words []word, x *expression) []word {
+func (c *invocation) findAction(words []word, x *expression) []word {
 	w, rest := words[0], words[1:]
 	if !w.known() {
 		c.doubt("a word that is not known may be an action")
@@ -133,7 +133,7 @@ func (c *call) findAction(words []word, x *expression) []word {
 }
 
 // findExec follows a command that find runs with the files it finds.
-func (c *call) findExec(words []word, x *expression, inDir bool) {
+func (c *invocation) findExec(words []word, x *expression, inDir bool) {
 	if len(words) == 0 {
 		return // find says that it misses them
 	}
@@ -191,7 +191,7 @@ func replaced(words []word, mark string, by word) []word {
 var fdRuns = map[string]bool{"-x": true, "--exec": true, "-X": true, "--exec-batch": true}
 
 // fd finds files and runs a command with them.
-func fd(c *call, _ *programs.Program) {
+func fd(c *invocation, _ *programs.Program) {
 	var operands int
 	for i, w := range c.words[1:] {
 		switch {

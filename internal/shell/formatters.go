@@ -32,7 +32,7 @@ func formatsWhenAsked(program string) bool {
 
 // formats tells that a formatter rewrites what is at a path: a file, or of a
 // directory the files of its kind.
-func (c *call) formats(w word) {
+func (c *invocation) formats(w word) {
 	c.readOnly = false
 	kinds := formatted[c.base()]
 	named := func(kind string) bool { return strings.HasSuffix(w.text, kind) }
@@ -60,7 +60,7 @@ func (c *call) formats(w word) {
 
 // gofmt shows how files should be, or makes them so. Its options begin with one
 // dash or two.
-func gofmt(c *call, _ *programs.Program) {
+func gofmt(c *invocation, _ *programs.Program) {
 	c.readOnly, c.complete = true, true
 	writes := slices.ContainsFunc(c.words, func(w word) bool { return w.is("-w") || w.is("--w") || strings.HasPrefix(w.text, "-w=") })
 	for i := 1; i < len(c.words); i++ {
@@ -83,7 +83,7 @@ func gofmt(c *call, _ *programs.Program) {
 
 // format rewrites the files and directories it is given, unless it only shows
 // what it would do. Some formatters have to be told to.
-func format(c *call, p *programs.Program) {
+func format(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	needsOption := formatsWhenAsked(c.base())
 	if words.flag("shows") || needsOption && !words.flag("inplace") {
@@ -102,7 +102,7 @@ func format(c *call, p *programs.Program) {
 
 // formatSubcommand follows the subcommands of tools of projects that format:
 // go fmt, cargo fmt, ruff format. It reports whether it is one.
-func (c *call) formatSubcommand() bool {
+func (c *invocation) formatSubcommand() bool {
 	if len(c.words) < 2 || !programs.Trusted(c.words[0].text) {
 		return false
 	}

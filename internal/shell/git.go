@@ -23,7 +23,7 @@ var gitConfigures = []string{"-c", "--config-env", "--exec-path", "--git-dir", "
 // what could run something later is looked at afterwards. For what only reads,
 // the configuration is taken for trusted. That holds for the repository of the workspace alone: any other
 // directory could have been made into one by what went before.
-func git(c *call, p *programs.Program) {
+func git(c *invocation, p *programs.Program) {
 	words := c.words[1:]
 	for len(words) > 0 && (!words[0].known() || strings.HasPrefix(words[0].text, "-")) {
 		w := words[0]
@@ -87,7 +87,7 @@ func git(c *call, p *programs.Program) {
 
 // sameRepository reports whether git would use the repository of the workspace
 // wherever the shell may be.
-func (c *call) sameRepository() bool {
+func (c *invocation) sameRepository() bool {
 	other := func(dir string) bool { return dir != "." && !c.a.sameRepository(dir) }
 	return c.s.dirs != nil && !slices.ContainsFunc(c.s.dirs, other)
 }
@@ -109,7 +109,7 @@ func (a *analysis) sameRepository(dir string) bool {
 }
 
 // gitHandler returns what follows the operands of a subcommand.
-func gitHandler(name string) func(*call, parsed) {
+func gitHandler(name string) func(*invocation, parsed) {
 	switch name {
 	case "patches":
 		return gitPatches
@@ -150,7 +150,7 @@ func gitHandler(name string) func(*call, parsed) {
 	case "worktree":
 		return gitWorktree
 	case "shellrun":
-		return func(c *call, out parsed) {
+		return func(c *invocation, out parsed) {
 			c.doubt("it runs commands of its own")
 			for _, w := range c.words[2:] {
 				if w.known() {
@@ -164,7 +164,7 @@ func gitHandler(name string) func(*call, parsed) {
 
 // gitPatches compares: --no-index reads any file, and options can ask for
 // programs that the configuration names.
-func gitPatches(c *call, out parsed) {
+func gitPatches(c *invocation, out parsed) {
 	if out.flag("noindex") {
 		for _, w := range out.operands {
 			c.reads(w, true)
@@ -181,7 +181,7 @@ func gitPatches(c *call, out parsed) {
 }
 
 // leaves reports whether a path leads out of the workspace.
-func (c *call) leaves(w word) bool {
+func (c *invocation) leaves(w word) bool {
 	if strings.HasPrefix(w.text, "/") || c.s.dirs == nil {
 		return true
 	}
@@ -192,7 +192,7 @@ func (c *call) leaves(w word) bool {
 }
 
 // gitReflog shows when a name changed; some words of it forget that.
-func gitReflog(c *call, out parsed) {
+func gitReflog(c *invocation, out parsed) {
 	if len(out.operands) > 0 && !out.operands[0].is("show") && !out.operands[0].is("list") && !strings.HasPrefix(out.operands[0].text, "HEAD") {
 		c.readOnly = false
 	}
@@ -200,7 +200,7 @@ func gitReflog(c *call, out parsed) {
 
 // gitGrep reads the files that its operands name: all of them but the first, which
 // is the pattern, unless an option has that.
-func gitGrep(c *call, out parsed) {
+func gitGrep(c *invocation, out parsed) {
 	files := out.operands
 	if !out.flag("pattern") && !out.flag("patternfile") {
 		files = files[min(1, len(files)):]
@@ -217,14 +217,14 @@ func gitGrep(c *call, out parsed) {
 }
 
 // gitListing shows what there is, as long as it gets no name to make.
-func gitListing(c *call, out parsed) {
+func gitListing(c *invocation, out parsed) {
 	if len(out.operands) > 0 && !out.flag("list") {
 		c.readOnly = false
 	}
 }
 
 // gitRemote shows the names of other repositories, or changes them.
-func gitRemote(c *call, out parsed) {
+func gitRemote(c *invocation, out parsed) {
 	if len(out.operands) == 0 || out.operands[0].is("get-url") {
 		return
 	}
@@ -241,14 +241,14 @@ func gitRemote(c *call, out parsed) {
 }
 
 // gitStash keeps changes for later, or shows what was kept.
-func gitStash(c *call, out parsed) {
+func gitStash(c *invocation, out parsed) {
 	if len(out.operands) == 0 || !out.operands[0].is("list") && !out.operands[0].is("show") {
 		c.readOnly = false
 	}
 }
 
 // gitBundle writes a file with commits, or reads one.
-func gitBundle(c *call, out parsed) {
+func gitBundle(c *invocation, out parsed) {
 	for i, w := range out.operands {
 		switch {
 		case i == 0 && !w.known():
@@ -263,14 +263,14 @@ func gitBundle(c *call, out parsed) {
 
 // gitPatch changes the files that a patch names: none outside, and none of the
 // repository itself.
-func gitPatch(c *call, out parsed) {
+func gitPatch(c *invocation, out parsed) {
 	for _, w := range out.operands {
 		c.input(w, false)
 	}
 }
 
 // gitMove puts files elsewhere, where they can be read under another name.
-func gitMove(c *call, out parsed) {
+func gitMove(c *invocation, out parsed) {
 	n := len(out.operands) - 1
 	for i := range n {
 		c.reads(out.operands[i], true)
@@ -279,7 +279,7 @@ func gitMove(c *call, out parsed) {
 	}
 }
 
-func gitRemove(c *call, out parsed) {
+func gitRemove(c *invocation, out parsed) {
 	for _, w := range out.operands {
 		if !out.flag("cached") {
 			c.writes(w, false)
@@ -287,14 +287,14 @@ func gitRemove(c *call, out parsed) {
 	}
 }
 
-func gitInit(c *call, out parsed) {
+func gitInit(c *invocation, out parsed) {
 	if len(out.operands) > 0 {
 		c.writes(out.operands[0], false)
 	}
 }
 
 // gitMails writes a file for every commit.
-func gitMails(c *call, out parsed) {
+func gitMails(c *invocation, out parsed) {
 	dir, ok := out.has("target")
 	if !ok {
 		dir = here
@@ -305,7 +305,7 @@ func gitMails(c *call, out parsed) {
 }
 
 // gitConfig writes a file of configuration, unless it only shows one.
-func gitConfig(c *call, out parsed) {
+func gitConfig(c *invocation, out parsed) {
 	edits := len(out.operands) > 0 && (out.operands[0].is("edit") || !out.operands[0].known())
 	if edits {
 		c.doubt("it may start an editor")
@@ -333,14 +333,14 @@ func gitConfig(c *call, out parsed) {
 }
 
 // gitNetwork talks to the repository that an operand names by its address.
-func gitNetwork(c *call, out parsed) {
+func gitNetwork(c *invocation, out parsed) {
 	for _, w := range out.operands {
 		c.gitAddress(w)
 	}
 }
 
 // gitAddress follows the address of a repository.
-func (c *call) gitAddress(w word) {
+func (c *invocation) gitAddress(w word) {
 	switch text := w.text; {
 	case w.unknown:
 		if strings.Contains(text, "://") || w.text == "" {
@@ -362,7 +362,7 @@ func (c *call) gitAddress(w word) {
 	}
 }
 
-func gitClone(c *call, out parsed) {
+func gitClone(c *invocation, out parsed) {
 	if len(out.operands) == 0 {
 		return
 	}
@@ -380,7 +380,7 @@ func gitClone(c *call, out parsed) {
 }
 
 // gitRuns follows the commands that options like rebase --exec name.
-func gitRuns(c *call, out parsed) {
+func gitRuns(c *invocation, out parsed) {
 	for _, o := range out.given {
 		if o.Does == "script" {
 			c.doubt("the option " + dashed(o.Name) + " runs a command")
@@ -389,14 +389,14 @@ func gitRuns(c *call, out parsed) {
 	}
 }
 
-func gitBisect(c *call, out parsed) {
+func gitBisect(c *invocation, out parsed) {
 	if len(out.operands) > 0 && out.operands[0].is("run") {
 		c.starts(out.operands[1:], "")
 	}
 }
 
 // gitSubmodule runs a text in every submodule.
-func gitSubmodule(c *call, out parsed) {
+func gitSubmodule(c *invocation, out parsed) {
 	for i, w := range out.operands {
 		if w.known() && w.text == "foreach" {
 			rest := skipFlags(out.operands[i+1:], "--recursive", "-q", "--quiet")
@@ -411,7 +411,7 @@ func gitSubmodule(c *call, out parsed) {
 }
 
 // gitWorktree lists, makes, moves and removes copies of the files.
-func gitWorktree(c *call, out parsed) {
+func gitWorktree(c *invocation, out parsed) {
 	if len(out.operands) == 1 && out.operands[0].is("list") {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 // gitContents tells which files a subcommand of git shows the contents of, as
 // they are or as they were: to rules, a file is the same in every commit. words
 // are those behind the subcommand.
-func (c *call) gitContents(sub string, words []word, out parsed) {
+func (c *invocation) gitContents(sub string, words []word, out parsed) {
 	if out.flag("noindex") || !gitShows(sub, out) {
 		return
 	}
@@ -52,7 +52,7 @@ func (c *call) gitContents(sub string, words []word, out parsed) {
 }
 
 // readsRepository tells that any file of the workspace's repository is read.
-func (c *call) readsRepository() {
+func (c *invocation) readsRepository() {
 	c.reads(lit(cmp.Or(c.a.place.Workspace, ".")), true)
 }
 
@@ -74,7 +74,7 @@ func gitShows(sub string, out parsed) bool {
 
 // fileOfCommit returns the file that a word like HEAD:file names, which begins at
 // the top of the repository unless it says otherwise.
-func (c *call) fileOfCommit(w word) (word, bool) {
+func (c *invocation) fileOfCommit(w word) (word, bool) {
 	i := strings.LastIndexByte(w.text, ':')
 	if i < 0 || strings.HasPrefix(w.text, ":/") || strings.HasPrefix(w.text, ":(") || w.text[i+1:] == "" {
 		return word{}, false

@@ -29,7 +29,7 @@ func gitKey(key string, value word) string {
 }
 
 // gitSets follows the word of git -c.
-func (c *call) gitSets(w word) {
+func (c *invocation) gitSets(w word) {
 	key, value, assigned := strings.Cut(w.text, "=")
 	if !assigned && !w.known() {
 		c.doubt("which key git is given is not known")
@@ -43,7 +43,7 @@ func (c *call) gitSets(w word) {
 
 // gitKeys follows the words of git config that name a key and its value, or a
 // section.
-func (c *call) gitKeys(out parsed) {
+func (c *invocation) gitKeys(out parsed) {
 	operands := out.operands
 	if len(operands) > 0 && (operands[0].is("set") || operands[0].is("unset") || operands[0].is("remove-section")) {
 		operands = operands[1:]

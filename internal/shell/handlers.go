@@ -13,10 +13,10 @@ import (
 
 // handler returns what follows the words of a program, by the last word of its
 // line in programs/programs.txt; nil where there is no such thing.
-func handler(name string) func(*call, *programs.Program) {
+func handler(name string) func(*invocation, *programs.Program) {
 	switch name {
 	case "data": // words that are neither files nor programs
-		return func(c *call, p *programs.Program) { c.begin(p); c.printsData() }
+		return func(c *invocation, p *programs.Program) { c.begin(p); c.printsData() }
 	case "reads":
 		return readFiles
 	case "lists":
@@ -128,7 +128,7 @@ func handler(name string) func(*call, *programs.Program) {
 	case "subcommand":
 		return subcommand
 	case "unknown":
-		return func(c *call, _ *programs.Program) { c.doubt("what its words do is not known") }
+		return func(c *invocation, _ *programs.Program) { c.doubt("what its words do is not known") }
 	}
 	return nil
 }
@@ -137,12 +137,12 @@ func handler(name string) func(*call, *programs.Program) {
 const runsCommand = "command"
 
 // begin takes the words of the call apart.
-func (c *call) begin(p *programs.Program) parsed {
+func (c *invocation) begin(p *programs.Program) parsed {
 	c.readOnly, c.complete = p.ReadOnly, p.Complete || p.ReadOnly
 	return c.parse(p, c.words[1:])
 }
 
-func readFiles(c *call, p *programs.Program) {
+func readFiles(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	for _, w := range words.operands {
 		c.input(w, words.flag("recursive"))
@@ -150,21 +150,21 @@ func readFiles(c *call, p *programs.Program) {
 }
 
 // mayLeave doubts a walk over trees that goes where links in them lead.
-func (c *call) mayLeave(words parsed, tree bool) {
+func (c *invocation) mayLeave(words parsed, tree bool) {
 	if tree && words.flag("linked") {
 		c.doubt("it follows links, wherever they lead")
 	}
 }
 
 // input reads a file, unless it is "-", the standard input.
-func (c *call) input(w word, tree bool) {
+func (c *invocation) input(w word, tree bool) {
 	if !w.is("-") {
 		c.reads(w, tree)
 	}
 }
 
 // pager shows files. What begins with + is a command to it.
-func pager(c *call, p *programs.Program) {
+func pager(c *invocation, p *programs.Program) {
 	for _, w := range c.begin(p).operands {
 		if strings.HasPrefix(w.text, "+") || !w.known() && w.text == "" {
 			c.doubt("a word that begins with + is a command to it")
@@ -177,7 +177,7 @@ func pager(c *call, p *programs.Program) {
 var here = lit(".")
 
 // listFiles reads the directory it is in where it is given none.
-func listFiles(c *call, p *programs.Program) {
+func listFiles(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	tree := words.flag("recursive") || c.base() != "ls"
 	c.mayLeave(words, tree)
@@ -190,10 +190,10 @@ func listFiles(c *call, p *programs.Program) {
 }
 
 // base is the name of the program without its directory.
-func (c *call) base() string { return base(c.words[0].text) }
+func (c *invocation) base() string { return base(c.words[0].text) }
 
 // searchFiles looks for a pattern: the first operand, unless an option has it.
-func searchFiles(c *call, p *programs.Program) {
+func searchFiles(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	files := words.operands
 	if !words.flag("pattern") && !words.flag("patternfile") && !words.flag("nopattern") && len(files) > 0 {
@@ -216,7 +216,7 @@ func searchFiles(c *call, p *programs.Program) {
 }
 
 // inOut reads its first operand and writes its second.
-func inOut(c *call, p *programs.Program) {
+func inOut(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	for i, w := range words.operands {
 		switch {
@@ -235,7 +235,7 @@ func inOut(c *call, p *programs.Program) {
 	}
 }
 
-func takesNothing(c *call, p *programs.Program) {
+func takesNothing(c *invocation, p *programs.Program) {
 	if len(c.begin(p).operands) > 0 {
 		c.readOnly, c.complete = false, false
 	}
@@ -243,7 +243,7 @@ func takesNothing(c *call, p *programs.Program) {
 }
 
 // date sets the clock where an operand is not a format.
-func date(c *call, p *programs.Program) {
+func date(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	for _, w := range words.operands {
 		if !strings.HasPrefix(w.text, "+") || w.many {
@@ -261,7 +261,7 @@ func date(c *call, p *programs.Program) {
 	}
 }
 
-func writeFiles(c *call, p *programs.Program) {
+func writeFiles(c *invocation, p *programs.Program) {
 	for _, w := range c.begin(p).operands {
 		c.writes(w, false)
 	}
@@ -269,7 +269,7 @@ func writeFiles(c *call, p *programs.Program) {
 
 // writeTrees writes what is below its operands too, with -r or with a word that
 // could be that.
-func writeTrees(c *call, p *programs.Program) {
+func writeTrees(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	tree := words.flag("recursive") || slices.ContainsFunc(words.operands, word.hidesOption)
 	for _, w := range words.operands {
@@ -277,7 +277,7 @@ func writeTrees(c *call, p *programs.Program) {
 	}
 }
 
-func writeFirst(c *call, p *programs.Program) {
+func writeFirst(c *invocation, p *programs.Program) {
 	if words := c.begin(p); len(words.operands) > 0 {
 		c.writes(words.operands[0], false)
 	}
@@ -285,7 +285,7 @@ func writeFirst(c *call, p *programs.Program) {
 
 // changeModes takes a mode or an owner, and then files. A mode such as -x looks
 // like an option.
-func changeModes(c *call, p *programs.Program) {
+func changeModes(c *invocation, p *programs.Program) {
 	var rest []word
 	given := false
 	for i, w := range c.words[1:] {
@@ -310,7 +310,7 @@ func changeModes(c *call, p *programs.Program) {
 }
 
 // copyFiles follows cp, mv, ln and install: sources, and then where they go.
-func copyFiles(c *call, p *programs.Program) {
+func copyFiles(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	from := words.operands
 	if words.flag("directories") {
@@ -354,7 +354,7 @@ func copyFiles(c *call, p *programs.Program) {
 }
 
 // outsideWorkspace reports whether an absolute path is not in the workspace.
-func (c *call) outsideWorkspace(path string) bool {
+func (c *invocation) outsideWorkspace(path string) bool {
 	dir := c.a.place.Workspace
 	return dir == "" || path != dir && !strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
@@ -373,7 +373,7 @@ func linkTarget(w, link word, isDir bool) word {
 
 // arrives is what a file does when it is put somewhere: it becomes that, or it
 // gets into that, where that is a directory.
-func (c *call) arrives(w, to word, tree, isDir, isFile, parents bool) {
+func (c *invocation) arrives(w, to word, tree, isDir, isFile, parents bool) {
 	slash := to.known() && (strings.HasSuffix(to.text, "/") || to.text == "." || to.text == ".." || strings.HasSuffix(to.text, "/.") || strings.HasSuffix(to.text, "/.."))
 	if !isDir && !slash {
 		c.writes(to, tree)
@@ -394,7 +394,7 @@ func (c *call) arrives(w, to word, tree, isDir, isFile, parents bool) {
 }
 
 // dd takes if=… and of=….
-func dd(c *call, _ *programs.Program) {
+func dd(c *invocation, _ *programs.Program) {
 	for _, w := range c.words[1:] {
 		key, value, _ := strings.Cut(w.text, "=")
 		file := word{text: value, unknown: w.unknown, glob: w.glob}
@@ -411,7 +411,7 @@ func dd(c *call, _ *programs.Program) {
 }
 
 // split writes files whose names begin with its second operand.
-func split(c *call, p *programs.Program) {
+func split(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	prefix := lit("x")
 	for i, w := range words.operands {
@@ -429,7 +429,7 @@ func split(c *call, p *programs.Program) {
 }
 
 // mktemp makes a file or a directory of a name like its template, and prints it.
-func mktemp(c *call, p *programs.Program) {
+func mktemp(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	name, inTemp := lit("tmp.XXXXXXXXXX"), true
 	if len(words.operands) > 0 {
@@ -458,12 +458,12 @@ func mktemp(c *call, p *programs.Program) {
 }
 
 // add adds an effect on an absolute path.
-func (c *call) add(kind tools.EffectKind, path string) {
+func (c *invocation) add(kind tools.EffectKind, path string) {
 	c.a.add(tools.Effect{Kind: kind, Path: inWorkspace(c.a.place, path)})
 }
 
 // patch writes the files that a patch names.
-func patch(c *call, p *programs.Program) {
+func patch(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	dir := here
 	if d, ok := words.has("directory"); ok {
@@ -481,7 +481,7 @@ func patch(c *call, p *programs.Program) {
 }
 
 // edit is a program that edits files, and runs whatever it is told.
-func edit(c *call, _ *programs.Program) {
+func edit(c *invocation, _ *programs.Program) {
 	for _, w := range c.words[1:] {
 		if !w.known() || !strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "+") {
 			c.writes(w, false)

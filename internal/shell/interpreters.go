@@ -17,7 +17,7 @@ var plainShell = []string{"--norc", "--noprofile", "--noediting", "--verbose"}
 
 // shell follows bash, sh and their kind: a text with -c, standard input, or a
 // file.
-func shell(c *call, _ *programs.Program) {
+func shell(c *invocation, _ *programs.Program) {
 	words := c.words[1:]
 	d := posix
 	if c.base() == "bash" {
@@ -80,7 +80,7 @@ func shell(c *call, _ *programs.Program) {
 }
 
 // shellFlags follows a word of one-letter options of a shell.
-func (c *call) shellFlags(text string, words []word, takesText bool) ([]word, bool) {
+func (c *invocation) shellFlags(text string, words []word, takesText bool) ([]word, bool) {
 	for _, letter := range text[1:] {
 		switch {
 		case letter == 'c' && text[0] == '-':
@@ -104,7 +104,7 @@ func (c *call) shellFlags(text string, words []word, takesText bool) ([]word, bo
 
 // otherShell is a shell with a language of its own, or start-up files it always
 // runs.
-func otherShell(c *call, _ *programs.Program) {
+func otherShell(c *invocation, _ *programs.Program) {
 	c.doubt("it is a shell that is not followed")
 	for i, w := range c.words[1:] {
 		if w.known() && strings.HasPrefix(w.text, "-") && strings.HasSuffix(w.text, "c") && i+2 < len(c.words) && c.words[i+2].known() {
@@ -118,7 +118,7 @@ var puzzlingModules = []string{"timeit", "code", "zipfile", "tarfile", "pdb", "p
 
 // interpreter runs code in another language: given as a word, from standard
 // input, or from a file, which is like any program.
-func interpreter(c *call, p *programs.Program) {
+func interpreter(c *invocation, p *programs.Program) {
 	const code = "it runs code in another language"
 	words := c.words[1:]
 	for i, w := range words {
@@ -193,6 +193,6 @@ func isCode(p *programs.Program, w word) bool {
 }
 
 // languageByItself is a program that takes commands in a language of its own.
-func languageByItself(c *call, _ *programs.Program) {
+func languageByItself(c *invocation, _ *programs.Program) {
 	c.doubt("it runs commands in a language of its own")
 }

@@ -40,7 +40,7 @@ func (a *analysis) reachesDevice(target string, w word) {
 
 // reachesURL follows an address; scheme is what one without has, "" for one that
 // must have it.
-func (c *call) reachesURL(w word, scheme string) {
+func (c *invocation) reachesURL(w word, scheme string) {
 	text := w.text
 	if !strings.Contains(text, "://") && scheme != "" {
 		text = scheme + "://" + text
@@ -69,7 +69,7 @@ func (c *call) reachesURL(w word, scheme string) {
 }
 
 // curl fetches its operands. Values with @ read files.
-func curl(c *call, p *programs.Program) {
+func curl(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	for _, o := range words.given {
 		switch o.Does {
@@ -133,7 +133,7 @@ func remoteName(w word) word {
 }
 
 // wget fetches its operands into files of their names.
-func wget(c *call, p *programs.Program) {
+func wget(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	dir := here
 	if w, ok := words.has("directory"); ok {
@@ -149,7 +149,7 @@ func wget(c *call, p *programs.Program) {
 }
 
 // ssh runs a command somewhere else.
-func ssh(c *call, p *programs.Program) {
+func ssh(c *invocation, p *programs.Program) {
 	words := c.parse(&programs.Program{Stop: true, Options: p.Options}, c.words[1:])
 	port := 22
 	if w, ok := words.has("port"); ok {
@@ -166,7 +166,7 @@ func ssh(c *call, p *programs.Program) {
 	c.doubt("it runs commands on another machine")
 }
 
-func (c *call) remote(w word, port int) {
+func (c *invocation) remote(w word, port int) {
 	if !w.known() {
 		c.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "which host is meant is not known"})
 		return
@@ -179,7 +179,7 @@ func (c *call) remote(w word, port int) {
 }
 
 // scp copies files from and to other machines.
-func scp(c *call, p *programs.Program) {
+func scp(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	port := 22
 	if w, ok := words.has("port"); ok {
@@ -205,7 +205,7 @@ func scp(c *call, p *programs.Program) {
 }
 
 // nc talks to a host and a port, or waits for somebody, or runs a program.
-func nc(c *call, _ *programs.Program) {
+func nc(c *invocation, _ *programs.Program) {
 	var operands []word
 	for _, w := range c.words[1:] {
 		if w.known() && len(w.text) > 1 && w.text[0] == '-' {
@@ -231,7 +231,7 @@ func nc(c *call, _ *programs.Program) {
 }
 
 // resolveHost names hosts among its operands.
-func resolveHost(c *call, _ *programs.Program) {
+func resolveHost(c *invocation, _ *programs.Program) {
 	for _, w := range c.words[1:] {
 		if !w.known() || !strings.HasPrefix(w.text, "-") && !isNumber(w.text) {
 			c.remote(lit(strings.TrimPrefix(w.arg(), "@")), 0)

@@ -39,7 +39,7 @@ func (p parsed) flag(does string) bool {
 
 // parse takes words apart by the options of p, without the program's name. What
 // is not known makes the call unclear, unless no option could do harm.
-func (c *call) parse(p *programs.Program, words []word) parsed {
+func (c *invocation) parse(p *programs.Program, words []word) parsed {
 	var out parsed
 	for i := 0; i < len(words); i++ {
 		w := words[i]
@@ -69,7 +69,7 @@ func (c *call) parse(p *programs.Program, words []word) parsed {
 }
 
 // long takes one --option, and returns how many further words it used.
-func (c *call) long(p *programs.Program, w word, rest []word, out *parsed) int {
+func (c *invocation) long(p *programs.Program, w word, rest []word, out *parsed) int {
 	name, value, attached := strings.Cut(w.text[2:], "=")
 	o := p.Options[name]
 	if o == nil || len(name) == 1 {
@@ -97,7 +97,7 @@ func (c *call) long(p *programs.Program, w word, rest []word, out *parsed) int {
 
 // takeNext gives an option the next word as its value. Where that is several
 // words, the others are operands.
-func (c *call) takeNext(p *programs.Program, o *programs.Option, w word, out *parsed) {
+func (c *invocation) takeNext(p *programs.Program, o *programs.Option, w word, out *parsed) {
 	c.apply(o, w, out)
 	if w.many {
 		c.mayHide(p, w)
@@ -106,7 +106,7 @@ func (c *call) takeNext(p *programs.Program, o *programs.Option, w word, out *pa
 }
 
 // mayHide doubts a word that could be an option.
-func (c *call) mayHide(p *programs.Program, w word) {
+func (c *invocation) mayHide(p *programs.Program, w word) {
 	if w.hidesOption() && !p.AnyOption {
 		c.doubt("a word that is not known may be an option")
 	}
@@ -114,7 +114,7 @@ func (c *call) mayHide(p *programs.Program, w word) {
 
 // short takes a word of one or more one-letter options, and returns how many
 // further words it used.
-func (c *call) short(p *programs.Program, w word, rest []word, out *parsed) int {
+func (c *invocation) short(p *programs.Program, w word, rest []word, out *parsed) int {
 	letters := w.text[1:]
 	for i := 0; i < len(letters); i++ {
 		o := p.Options[letters[i:i+1]]
@@ -142,14 +142,14 @@ func (c *call) short(p *programs.Program, w word, rest []word, out *parsed) int 
 	return 0
 }
 
-func (c *call) unknownOption(p *programs.Program, name string) {
+func (c *invocation) unknownOption(p *programs.Program, name string) {
 	if !p.AnyOption {
 		c.doubt("what the option " + clip(name) + " does is not known")
 	}
 }
 
 // apply notes an option and what it does by itself.
-func (c *call) apply(o *programs.Option, value word, out *parsed) {
+func (c *invocation) apply(o *programs.Option, value word, out *parsed) {
 	out.given = append(out.given, given{o, value})
 	switch o.Does {
 	case "read", "patternfile":

@@ -50,7 +50,7 @@ var printsOf = map[string]word{
 }
 
 // printsData notes what a program prints that only tells something.
-func (c *call) printsData() {
+func (c *invocation) printsData() {
 	if !slices.ContainsFunc(c.words, func(w word) bool { return !w.known() }) && len(c.words) < 3 {
 		c.prints = printsOf[strings.Join(args(c.words), " ")]
 	}

@@ -12,7 +12,7 @@ import (
 
 // subcommand follows a tool of projects: it simply runs, but for the few words
 // with which it only tells, and the options that name a file or a program.
-func subcommand(c *call, p *programs.Program) {
+func subcommand(c *invocation, p *programs.Program) {
 	if c.formatSubcommand() {
 		return
 	}
@@ -71,7 +71,7 @@ func toolOption(p *programs.Program, w word) (o *programs.Option, value word, at
 }
 
 // toolOperand follows an operand of a tool. To make, NAME=value is a variable.
-func (c *call) toolOperand(w word) {
+func (c *invocation) toolOperand(w word) {
 	name, value, ok := strings.Cut(w.text, "=")
 	switch base := c.base(); {
 	case strings.HasPrefix(w.text, "@") && (base == "gcc" || base == "cc" || base == "clang" || base == "g++" || base == "ld" || base == "javac" || base == "rustc"):
@@ -88,7 +88,7 @@ func (c *call) toolOperand(w word) {
 // mayTouch names a hidden file or directory that is among the words of a program
 // nobody knows the words of: what a project keeps there is not for its tools to
 // write. Other names are not worth a question.
-func (c *call) mayTouch(w word) {
+func (c *invocation) mayTouch(w word) {
 	text := w.text
 	if strings.HasPrefix(text, "-") {
 		_, value, attached := strings.Cut(text, "=")

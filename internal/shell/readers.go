@@ -10,7 +10,7 @@ import (
 )
 
 // readStrings reads files, and lists of more words.
-func readStrings(c *call, p *programs.Program) {
+func readStrings(c *invocation, p *programs.Program) {
 	for _, w := range c.begin(p).operands {
 		if strings.HasPrefix(w.text, "@") {
 			c.doubt("a file that begins with @ has more words")
@@ -20,7 +20,7 @@ func readStrings(c *call, p *programs.Program) {
 }
 
 // diff follows links in the trees it compares, unless it is told not to.
-func diff(c *call, p *programs.Program) {
+func diff(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	if words.flag("recursive") && !words.flag("unlinked") {
 		c.doubt("it follows links, wherever they lead")
@@ -32,7 +32,7 @@ func diff(c *call, p *programs.Program) {
 
 // ps shows the environment of programs where it is asked to: a word of letters
 // without a dash that has an e.
-func ps(c *call, p *programs.Program) {
+func ps(c *invocation, p *programs.Program) {
 	for _, w := range c.begin(p).operands {
 		if !w.known() || strings.ContainsAny(w.text, "eE") {
 			c.readOnly, c.complete = false, false
@@ -49,7 +49,7 @@ var xxdOptions = map[string]int{
 }
 
 // xxd reads its first operand and writes its second.
-func xxd(c *call, _ *programs.Program) {
+func xxd(c *invocation, _ *programs.Program) {
 	c.readOnly = true
 	operands := 0
 	for i := 1; i < len(c.words); i++ {
@@ -79,7 +79,7 @@ func xxd(c *call, _ *programs.Program) {
 }
 
 // compress puts a file in the place of another, whose name begins like it.
-func compress(c *call, p *programs.Program) {
+func compress(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	for _, w := range words.operands {
 		if words.flag("stdout") {
@@ -99,7 +99,7 @@ func compress(c *call, p *programs.Program) {
 }
 
 // jq takes a program and then files; some options take two words.
-func jq(c *call, p *programs.Program) {
+func jq(c *invocation, p *programs.Program) {
 	c.readOnly = p.ReadOnly
 	var words []word
 	for i := 1; i < len(c.words); i++ {

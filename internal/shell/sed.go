@@ -10,7 +10,7 @@ import (
 )
 
 // sed edits a stream, or files with -i. Its scripts can read, write and run.
-func sed(c *call, p *programs.Program) {
+func sed(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	files := words.operands
 	scripts := 0
@@ -46,7 +46,7 @@ func sed(c *call, p *programs.Program) {
 	}
 }
 
-func (c *call) sedScript(w word) {
+func (c *invocation) sedScript(w word) {
 	if !w.known() {
 		c.doubt("its script is not known")
 		return

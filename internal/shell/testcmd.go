@@ -13,7 +13,7 @@ import (
 const fileTests = "abcdefghkprsuwxGLNOS"
 
 // test looks at files, and -v evaluates the subscript of a name.
-func test(c *call) {
+func test(c *invocation) {
 	words := c.words[1:]
 	if n := len(words); n > 0 && c.words[0].is("[") && words[n-1].is("]") {
 		words = words[:n-1]

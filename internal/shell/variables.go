@@ -14,7 +14,7 @@ import (
 
 // declare follows export and its kind where they are called as a command. Where
 // they are a clause of the language see analysis.declare.
-func declare(c *call) {
+func declare(c *invocation) {
 	array := slices.ContainsFunc(c.words[1:], func(w word) bool {
 		return !w.known() && w.text == "" || w.text != "" && strings.Contains("-+", w.text[:1]) && strings.ContainsAny(w.text, "aA")
 	})
@@ -28,7 +28,7 @@ func declare(c *call) {
 
 // declares follows one word of declare. The value of an array is read again as
 // the text of an array, with all its expansions.
-func (c *call) declares(w word, array bool) {
+func (c *invocation) declares(w word, array bool) {
 	if w.known() && len(w.text) > 1 && (w.text[0] == '-' || w.text[0] == '+') {
 		if strings.Trim(w.text[1:], "xgrpFaA") != "" {
 			c.doubt(c.words[0].text + " " + clip(w.text) + " changes how variables and functions work")
@@ -114,14 +114,14 @@ func (a *analysis) takesName(w word, s *state) string {
 	return ""
 }
 
-func (c *call) takes(w word) {
+func (c *invocation) takes(w word) {
 	if why := c.a.takesName(w, c.s); why != "" {
 		c.doubt(why)
 	}
 }
 
 // printf sets a variable with -v.
-func printf(c *call) {
+func printf(c *invocation) {
 	if len(c.words) < 2 {
 		return
 	}
@@ -136,11 +136,11 @@ func printf(c *call) {
 	}
 }
 
-func read(c *call) { c.takesAll(programs.Builtins()["read"]) }
+func read(c *invocation) { c.takesAll(programs.Builtins()["read"]) }
 
-func mapfile(c *call) { c.takesAll(programs.Builtins()["mapfile"]) }
+func mapfile(c *invocation) { c.takesAll(programs.Builtins()["mapfile"]) }
 
-func (c *call) takesAll(p *programs.Program) {
+func (c *invocation) takesAll(p *programs.Program) {
 	words := c.parse(p, c.words[1:])
 	for _, o := range words.given {
 		if o.Does == "name" {
@@ -152,7 +152,7 @@ func (c *call) takesAll(p *programs.Program) {
 	}
 }
 
-func wait(c *call) {
+func wait(c *invocation) {
 	for _, o := range c.parse(programs.Builtins()["wait"], c.words[1:]).given {
 		if o.Does == "name" {
 			c.takes(o.value)
@@ -160,7 +160,7 @@ func wait(c *call) {
 	}
 }
 
-func getopts(c *call) {
+func getopts(c *invocation) {
 	if len(c.words) > 2 {
 		c.takes(c.words[2])
 	} else {
@@ -171,7 +171,7 @@ func getopts(c *call) {
 	}
 }
 
-func unset(c *call) {
+func unset(c *invocation) {
 	words := c.parse(programs.Builtins()["unset"], c.words[1:])
 	for _, w := range words.operands {
 		if !w.known() || !isName(w.text) && !plainElement(w.text) {
@@ -192,4 +192,4 @@ func unset(c *call) {
 }
 
 // let evaluates its words; where it is a clause of the language they are parsed.
-func let(c *call) { c.doubt("it evaluates its words as arithmetic") }
+func let(c *invocation) { c.doubt("it evaluates its words as arithmetic") }

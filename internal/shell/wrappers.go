@@ -12,7 +12,7 @@ import (
 )
 
 // wrap follows a program that runs the rest of its words: nice, timeout, nohup.
-func wrap(c *call, p *programs.Program) {
+func wrap(c *invocation, p *programs.Program) {
 	operands := c.begin(p).operands
 	for range p.Skip {
 		if len(operands) > 0 && operands[0].many {
@@ -28,7 +28,7 @@ func wrap(c *call, p *programs.Program) {
 
 // starter follows a program that runs some of its words, nobody knows which: the
 // first that is not an option is taken for it.
-func starter(c *call, _ *programs.Program) {
+func starter(c *invocation, _ *programs.Program) {
 	c.doubt("which of its words are a command is not known")
 	words := c.words[1:]
 	for len(words) > 0 && (!words[0].known() || strings.HasPrefix(words[0].text, "-") || isAssignment(words[0].text) || isNumber(words[0].text)) {
@@ -43,7 +43,7 @@ func starter(c *call, _ *programs.Program) {
 }
 
 // env sets variables and runs the rest of its words.
-func env(c *call, p *programs.Program) {
+func env(c *invocation, p *programs.Program) {
 	c.readOnly = p.ReadOnly
 	words := c.words[1:]
 	s := c.s
@@ -116,7 +116,7 @@ func env(c *call, p *programs.Program) {
 }
 
 // sets follows a word NAME=value that becomes part of the environment.
-func (c *call) sets(w word) {
+func (c *invocation) sets(w word) {
 	name, value, _ := strings.Cut(w.text, "=")
 	if why := danger(name, word{text: value, unknown: w.unknown}); why != "" {
 		c.doubt(why)
@@ -124,7 +124,7 @@ func (c *call) sets(w word) {
 }
 
 // splitString makes words of the text of env -S.
-func (c *call) splitString(text word) []word {
+func (c *invocation) splitString(text word) []word {
 	if !text.known() {
 		c.doubt("it splits a text that is not known")
 		return nil
@@ -137,7 +137,7 @@ func (c *call) splitString(text word) []word {
 }
 
 // sudo runs the rest of its words as somebody else.
-func sudo(c *call, p *programs.Program) {
+func sudo(c *invocation, p *programs.Program) {
 	words := c.parse(&programs.Program{Stop: true, Options: p.Options}, c.words[1:])
 	operands := words.operands
 	for len(operands) > 0 && isAssignment(operands[0].text) {
@@ -158,7 +158,7 @@ func sudo(c *call, p *programs.Program) {
 }
 
 // su runs a text as somebody else, with the start-up files of theirs.
-func su(c *call, p *programs.Program) {
+func su(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	c.doubt("it starts a shell of another user")
 	if text, ok := words.has("script"); ok {
@@ -167,7 +167,7 @@ func su(c *call, p *programs.Program) {
 }
 
 // script runs a text, and writes down what it prints.
-func script(c *call, p *programs.Program) {
+func script(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	if text, ok := words.has("script"); ok {
 		c.script(text, c.fresh(nil), posix)
@@ -182,7 +182,7 @@ func script(c *call, p *programs.Program) {
 }
 
 // flock makes a lock of a file, and runs the rest of its words or a text.
-func flock(c *call, p *programs.Program) {
+func flock(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	if len(words.operands) == 0 {
 		return
@@ -201,7 +201,7 @@ func flock(c *call, p *programs.Program) {
 }
 
 // watch runs a text again and again.
-func watch(c *call, p *programs.Program) {
+func watch(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	if words.flag("exec") {
 		c.starts(words.operands, "")
@@ -211,7 +211,7 @@ func watch(c *call, p *programs.Program) {
 }
 
 // xargs runs its words with more words, which it reads.
-func xargs(c *call, p *programs.Program) {
+func xargs(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	for _, o := range words.given {
 		if o.Does == "variable" {
@@ -261,7 +261,7 @@ var wholeOptions = []string{"null", "no-run-if-empty", "max-args", "max-procs", 
 
 // namesRead returns the words that xargs reads where they are names of find; nil
 // where they are anything else.
-func (c *call) namesRead(words parsed) []word {
+func (c *invocation) namesRead(words parsed) []word {
 	names := c.s.stdin.found
 	other := func(o given) bool { return !slices.Contains(wholeOptions, o.Name) }
 	null := slices.ContainsFunc(words.given, func(o given) bool { return o.Name == "null" })
@@ -275,7 +275,7 @@ func (c *call) namesRead(words parsed) []word {
 }
 
 // applet is a program that is many programs.
-func applet(c *call, _ *programs.Program) {
+func applet(c *invocation, _ *programs.Program) {
 	words := c.words[1:]
 	if len(words) > 0 && strings.HasPrefix(words[0].text, "--") {
 		c.doubt("what the option " + clip(words[0].text) + " does is not known")

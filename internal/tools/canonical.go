@@ -45,17 +45,17 @@ func (s *shape) appendCanonical(b []byte, v reflect.Value) []byte {
 		v = v.Elem()
 	}
 	switch s.kind {
-	case stringKind:
+	case stringType:
 		return appendJSONString(b, v.String())
-	case boolKind:
+	case boolType:
 		return strconv.AppendBool(b, v.Bool())
-	case intKind:
+	case intType:
 		return strconv.AppendInt(b, v.Int(), 10)
-	case uintKind:
+	case uintType:
 		return strconv.AppendUint(b, v.Uint(), 10)
-	case floatKind:
+	case floatType:
 		return appendFloat(b, v.Float(), s.typ.Bits())
-	case listKind:
+	case listType:
 		b = append(b, '[')
 		for i := range v.Len() {
 			if i > 0 {
@@ -64,9 +64,9 @@ func (s *shape) appendCanonical(b []byte, v reflect.Value) []byte {
 			b = s.item.appendCanonical(b, v.Index(i))
 		}
 		return append(b, ']')
-	case mapKind:
+	case mapType:
 		return s.appendEntries(b, v)
-	case structKind:
+	case structType:
 		return s.appendFields(b, v)
 	}
 	return append(b, Canonical(v.Bytes())...)

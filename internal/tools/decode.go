@@ -100,7 +100,7 @@ func newDecoder(text string) decoder {
 // value reads a value of shape s into v.
 func (d *decoder) value(s *shape, v reflect.Value) bool {
 	c := d.peek()
-	if (s.pointer || s.optional) && s.kind != rawKind && strings.HasPrefix(d.text[d.pos:], "null") {
+	if (s.pointer || s.optional) && s.kind != rawType && strings.HasPrefix(d.text[d.pos:], "null") {
 		return d.literal("null")
 	}
 	if s.pointer {
@@ -109,13 +109,13 @@ func (d *decoder) value(s *shape, v reflect.Value) bool {
 		v = p.Elem()
 	}
 	switch s.kind {
-	case rawKind:
+	case rawType:
 		return d.raw(v)
-	case stringKind:
+	case stringType:
 		if c == '"' {
 			return d.string(s, v)
 		}
-	case boolKind:
+	case boolType:
 		switch c {
 		case 't':
 			v.SetBool(true)
@@ -123,24 +123,24 @@ func (d *decoder) value(s *shape, v reflect.Value) bool {
 		case 'f':
 			return d.literal("false")
 		}
-	case intKind, uintKind:
+	case intType, uintType:
 		if c == '-' || isDigit(c) {
 			return d.integer(s, v)
 		}
-	case floatKind:
+	case floatType:
 		if c == '-' || isDigit(c) {
 			return d.float(s, v)
 		}
-	case listKind:
+	case listType:
 		switch {
 		case c == '[':
 			return d.list(s, v)
-		case c == '"' && (s.item.kind != stringKind || d.quotes('[')):
+		case c == '"' && (s.item.kind != stringType || d.quotes('[')):
 			return d.unwrap(s, v, '[')
-		case c == '"', c == '{' && s.item.kind == structKind:
+		case c == '"', c == '{' && s.item.kind == structType:
 			return d.single(s, v)
 		}
-	case mapKind, structKind:
+	case mapType, structType:
 		switch c {
 		case '{':
 			return d.object(s, v)
@@ -168,7 +168,7 @@ func (d *decoder) mismatch(s *shape) bool {
 	default:
 		got = cut(got)
 	}
-	return d.problemf("want %s, got %s", kinds[s.kind].want, got)
+	return d.problemf("want %s, got %s", valueTypes[s.kind].want, got)
 }
 
 func (d *decoder) raw(v reflect.Value) bool {
@@ -250,7 +250,7 @@ func (d *decoder) object(s *shape, v reflect.Value) bool {
 	if !d.open() {
 		return false
 	}
-	if s.kind == mapKind {
+	if s.kind == mapType {
 		return d.entries(s, v)
 	}
 	return d.fields(s, v)
@@ -319,7 +319,7 @@ func (d *decoder) fields(s *shape, v reflect.Value) bool {
 		before, f := len(d.problems), &s.fields[bits.TrailingZeros64(missing)]
 		what := ""
 		if f.shape.description != "" {
-			what = fmt.Sprintf(" (%s: %s)", kinds[f.shape.kind].want, f.shape.description)
+			what = fmt.Sprintf(" (%s: %s)", valueTypes[f.shape.kind].want, f.shape.description)
 		}
 		if !d.problemf("is required%s", what) {
 			return false
@@ -361,7 +361,7 @@ func (d *decoder) unwrap(s *shape, v reflect.Value, open byte) bool {
 	}
 	inner := newDecoder(body)
 	if inner.peek() != open {
-		return d.problemf("want %s, got string %s", kinds[s.kind].want, quote(body))
+		return d.problemf("want %s, got string %s", valueTypes[s.kind].want, quote(body))
 	}
 	inner.depth, inner.quoted, inner.problems = d.depth, true, d.problems
 	read := inner.object
@@ -393,7 +393,7 @@ func (d *decoder) integer(s *shape, v reflect.Value) bool {
 	switch {
 	case n < s.min || n > s.max:
 		return d.refuseNumber(s, token, n)
-	case s.kind == uintKind:
+	case s.kind == uintType:
 		if err != nil {
 			return d.problemf("%s does not fit an unsigned 64-bit integer", cut(token))
 		}
@@ -438,10 +438,10 @@ func (d *decoder) refuseNumber(s *shape, token string, n float64) bool {
 // checkCount checks the number of characters, items or keys.
 func (d *decoder) checkCount(s *shape, n int) bool {
 	if float64(n) < s.min {
-		return d.problemf("too few %s: %d, the minimum is %s", kinds[s.kind].unit, n, formatBound(s.min))
+		return d.problemf("too few %s: %d, the minimum is %s", valueTypes[s.kind].unit, n, formatBound(s.min))
 	}
 	if float64(n) > s.max {
-		return d.problemf("too many %s: %d, the maximum is %s", kinds[s.kind].unit, n, formatBound(s.max))
+		return d.problemf("too many %s: %d, the maximum is %s", valueTypes[s.kind].unit, n, formatBound(s.max))
 	}
 	return true
 }

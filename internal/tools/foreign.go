@@ -36,7 +36,7 @@ func NewForeign(f Foreign) Tool {
 	return &foreign{
 		typed: typed[json.RawMessage]{
 			spec: f.Spec, effects: f.Effects, run: f.Run, preview: f.Preview, unavailable: f.Unavailable,
-			shape: sync.OnceValue(func() *shape { return &shape{kind: rawKind} }),
+			shape: sync.OnceValue(func() *shape { return &shape{kind: rawType} }),
 		},
 		schema: f.Schema, check: f.Check,
 	}

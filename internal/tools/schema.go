@@ -18,7 +18,7 @@ import (
 // to be nullable.
 func (s *shape) appendSchema(b []byte) []byte {
 	null := s.pointer && !s.optional
-	words := kinds[s.kind]
+	words := valueTypes[s.kind]
 
 	b = append(b, '{')
 	if words.schema != "" {
@@ -51,11 +51,11 @@ func (s *shape) appendSchema(b []byte) []byte {
 		b = strconv.AppendFloat(b, s.max, 'f', -1, 64)
 	}
 	switch s.kind {
-	case listKind:
+	case listType:
 		b = s.item.appendSchema(appendSchemaKey(b, "items"))
-	case mapKind:
+	case mapType:
 		b = s.item.appendSchema(appendSchemaKey(b, "additionalProperties"))
-	case structKind:
+	case structType:
 		b = s.appendProperties(b)
 	}
 	return append(b, '}')

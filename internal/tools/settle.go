@@ -83,22 +83,22 @@ type settler struct {
 func (s *settler) value(shape *shape) bool {
 	c := s.peek()
 	switch shape.kind {
-	case boolKind, intKind, uintKind, floatKind:
+	case boolType, intType, uintType, floatType:
 		if c == '"' {
 			return s.settle(shape.kind)
 		}
-	case stringKind:
+	case stringType:
 		if shape.numeral && (c == '-' || c >= '0' && c <= '9') {
 			return s.spell()
 		}
-	case listKind:
+	case listType:
 		switch c {
 		case '[':
 			return s.list(shape)
 		case '"':
 			return s.unwrap(shape, '[')
 		}
-	case mapKind, structKind:
+	case mapType, structType:
 		switch c {
 		case '{':
 			return s.object(shape)
@@ -134,7 +134,7 @@ func (s *settler) object(shape *shape) bool {
 			return ok
 		}
 		item := shape.item
-		if shape.kind == structKind {
+		if shape.kind == structType {
 			if i := shape.find(name, 0); i >= 0 {
 				item = shape.fields[i].shape
 			}
@@ -186,14 +186,14 @@ func (s *settler) spell() bool {
 }
 
 // settle reads a text and writes what it spells.
-func (s *settler) settle(kind kind) bool {
+func (s *settler) settle(kind valueType) bool {
 	start := s.pos
 	body, escaped, ok := s.scanString()
 	if !ok || escaped {
 		return ok
 	}
 	value := ""
-	if kind == boolKind {
+	if kind == boolType {
 		if lower := strings.ToLower(body); lower == "true" || lower == "false" {
 			value = lower
 		}

@@ -21,13 +21,13 @@ type shape struct {
 	// schema is set at the root only.
 	schema json.RawMessage
 
-	kind        kind
+	kind        valueType
 	typ         reflect.Type // what a pointer points to
 	pointer     bool         // the Go type is *typ, and null is nil
 	optional    bool         // a field that may be absent, or null for the same
 	description string
 
-	// min and max bound a number, or else the count of kinds[kind].unit; they
+	// min and max bound a number, or else the count of valueTypes[kind].unit; they
 	// are infinite where there is no bound.
 	min, max float64
 
@@ -60,35 +60,35 @@ const maxFields = 64
 // it as a float64 is exact.
 const maxBound = 1<<53 - 1
 
-type kind uint8
+type valueType uint8
 
 const (
-	stringKind kind = iota
-	boolKind
-	intKind
-	uintKind
-	floatKind
-	listKind
-	mapKind
-	structKind
-	rawKind // any JSON value
+	stringType valueType = iota
+	boolType
+	intType
+	uintType
+	floatType
+	listType
+	mapType
+	structType
+	rawType // any JSON value
 )
 
-var kinds = [...]struct {
+var valueTypes = [...]struct {
 	schema   string // the type in a schema
 	want     string // the type in a message
 	min, max string // the bounds in a schema; empty where there are none
 	unit     string // what the bounds count; empty for a number itself
 }{
-	stringKind: {schema: "string", want: "a string", min: "minLength", max: "maxLength", unit: "characters"},
-	boolKind:   {schema: "boolean", want: "true or false"},
-	intKind:    {schema: "integer", want: "an integer", min: "minimum", max: "maximum"},
-	uintKind:   {schema: "integer", want: "an integer", min: "minimum", max: "maximum"},
-	floatKind:  {schema: "number", want: "a number", min: "minimum", max: "maximum"},
-	listKind:   {schema: "array", want: "an array", min: "minItems", max: "maxItems", unit: "items"},
-	mapKind:    {schema: "object", want: "an object", min: "minProperties", max: "maxProperties", unit: "keys"},
-	structKind: {schema: "object", want: "an object"},
-	rawKind:    {want: "any value"},
+	stringType: {schema: "string", want: "a string", min: "minLength", max: "maxLength", unit: "characters"},
+	boolType:   {schema: "boolean", want: "true or false"},
+	intType:    {schema: "integer", want: "an integer", min: "minimum", max: "maximum"},
+	uintType:   {schema: "integer", want: "an integer", min: "minimum", max: "maximum"},
+	floatType:  {schema: "number", want: "a number", min: "minimum", max: "maximum"},
+	listType:   {schema: "array", want: "an array", min: "minItems", max: "maxItems", unit: "items"},
+	mapType:    {schema: "object", want: "an object", min: "minProperties", max: "maxProperties", unit: "keys"},
+	structType: {schema: "object", want: "an object"},
+	rawType:    {want: "any value"},
 }
 
 // schemas keeps the room that a schema was written in for the next: it grows many
@@ -99,7 +99,7 @@ var schemas = sync.Pool{New: func() any { return new([]byte) }}
 // schema; see [Tool.InputSchema] for what can.
 func newShape(t reflect.Type) *shape {
 	s := compile(t, nil, t.String())
-	if s.kind != structKind && s.kind != mapKind || s.pointer {
+	if s.kind != structType && s.kind != mapType || s.pointer {
 		panic(fmt.Sprintf("tools: input type %s is neither a struct nor a map", t))
 	}
 	s.writeSchema()
@@ -122,7 +122,7 @@ func (s *shape) writeSchema() {
 // choosing returns a shape with a field that allows these strings alone.
 func (s *shape) choosing(field string, choices []string) *shape {
 	i := slices.Index(s.names(), field)
-	if i < 0 || s.fields[i].shape.kind != stringKind {
+	if i < 0 || s.fields[i].shape.kind != stringType {
 		refuse(s.typ.String(), "there is no string %q to choose", field)
 	}
 	changed := *s.fields[i].shape
@@ -134,7 +134,7 @@ func (s *shape) choosing(field string, choices []string) *shape {
 // the maximum is lower.
 func (s *shape) bounded(field string, most float64) *shape {
 	i := slices.Index(s.names(), field)
-	if i < 0 || kinds[s.fields[i].shape.kind].max == "" || most >= s.fields[i].shape.max {
+	if i < 0 || valueTypes[s.fields[i].shape.kind].max == "" || most >= s.fields[i].shape.max {
 		return s
 	}
 	changed := *s.fields[i].shape
@@ -169,7 +169,7 @@ func compile(t reflect.Type, around []reflect.Type, path string) *shape {
 
 	s := &shape{typ: t, min: math.Inf(-1), max: math.Inf(1)}
 	if t == reflect.TypeFor[json.RawMessage]() {
-		s.kind = rawKind
+		s.kind = rawType
 		return s
 	}
 	if decodesItself(t) {
@@ -177,33 +177,33 @@ func compile(t reflect.Type, around []reflect.Type, path string) *shape {
 	}
 	switch t.Kind() {
 	case reflect.String:
-		s.kind = stringKind
+		s.kind = stringType
 	case reflect.Bool:
-		s.kind = boolKind
+		s.kind = boolType
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		s.kind = intKind
+		s.kind = intType
 		if bits := t.Bits(); bits < 64 {
 			s.min, s.max = -math.Ldexp(1, bits-1), math.Ldexp(1, bits-1)-1
 		}
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		s.kind, s.min = uintKind, 0
+		s.kind, s.min = uintType, 0
 		if bits := t.Bits(); bits < 64 {
 			s.max = math.Ldexp(1, bits) - 1
 		}
 	case reflect.Float32, reflect.Float64:
-		s.kind = floatKind
+		s.kind = floatType
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			refuse(path, "%s holds bytes, which JSON has no type for: use a string", t)
 		}
-		s.kind, s.item = listKind, compile(t.Elem(), around, path+"[]")
+		s.kind, s.item = listType, compile(t.Elem(), around, path+"[]")
 	case reflect.Map:
 		if t.Key().Kind() != reflect.String || decodesItself(t.Key()) {
 			refuse(path, "the keys of %s are not strings", t)
 		}
-		s.kind, s.item = mapKind, compile(t.Elem(), around, path+"[]")
+		s.kind, s.item = mapType, compile(t.Elem(), around, path+"[]")
 	case reflect.Struct:
-		s.kind = structKind
+		s.kind = structType
 		s.addFields(t, nil, around, path)
 		for i := range s.fields {
 			s.inOrder = append(s.inOrder, i)
@@ -291,15 +291,15 @@ func (s *shape) limit(check, path string) {
 			s.max = min(s.max, s.bound(value, path))
 		case "enum":
 			limited := s
-			if s.kind == listKind {
+			if s.kind == listType {
 				limited = s.item
 			}
-			if limited.kind != stringKind {
+			if limited.kind != stringType {
 				refuse(path, "enum= limits strings, not %s", s.typ)
 			}
 			limited.enum = splitEnum(value, path)
 		case "numeral":
-			if s.kind != stringKind {
+			if s.kind != stringType {
 				refuse(path, "numeral is for strings, not for %s", s.typ)
 			}
 			s.numeral = true
@@ -313,7 +313,7 @@ func (s *shape) limit(check, path string) {
 }
 
 func (s *shape) bound(value, path string) float64 {
-	words := kinds[s.kind]
+	words := valueTypes[s.kind]
 	if words.min == "" {
 		refuse(path, "min= and max= do not limit %s", s.typ)
 	}
@@ -321,7 +321,7 @@ func (s *shape) bound(value, path string) float64 {
 	if err != nil || math.IsNaN(n) || math.Abs(n) > maxBound {
 		refuse(path, "the check tag has the bound %q: want a number of at most 2^53", value)
 	}
-	if s.kind != floatKind && n != math.Trunc(n) || words.unit != "" && n < 0 {
+	if s.kind != floatType && n != math.Trunc(n) || words.unit != "" && n < 0 {
 		refuse(path, "the check tag has the bound %q, which no %s can have", value, s.typ)
 	}
 	return n

@@ -21,7 +21,7 @@ type Dir struct {
 // Stat is what the file system knows of a file or directory. Two that are equal
 // are of the same thing, unchanged as far as clocks can tell.
 type Stat struct {
-	Kind         Kind
+	Kind         FileType
 	Dev, Ino     uint64
 	Links        uint64
 	Size         int64
@@ -147,7 +147,7 @@ func (r Reader) ReadFirst(p []byte) (n int, err error) {
 // Close closes the file.
 func (r Reader) Close() { unix.Close(r.fd) }
 
-func kindOfMode(mode uint32) Kind {
+func kindOfMode(mode uint32) FileType {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return Regular

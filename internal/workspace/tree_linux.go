@@ -39,7 +39,7 @@ const (
 // returns false. The name is only good until yield returns. buffer is what the
 // kernel writes to; the larger it is, the fewer calls it takes. A directory is
 // listed once after it was opened.
-func (d *Dir) List(buffer []byte, yield func(name []byte, kind Kind) bool) error {
+func (d *Dir) List(buffer []byte, yield func(name []byte, kind FileType) bool) error {
 	for {
 		var n int
 		err := retry(func() (err error) {
@@ -66,7 +66,7 @@ func (d *Dir) List(buffer []byte, yield func(name []byte, kind Kind) bool) error
 	}
 }
 
-func (d *Dir) kindOfEntry(name []byte, kind byte) Kind {
+func (d *Dir) kindOfEntry(name []byte, kind byte) FileType {
 	switch kind {
 	case unix.DT_REG:
 		return Regular

@@ -78,8 +78,8 @@ func TestList(t *testing.T) {
 	d.Close()
 	defer d.Close()
 	var files []string
-	kinds := make(map[string]workspace.Kind)
-	err = d.List(make([]byte, 1024), func(name []byte, kind workspace.Kind) bool {
+	kinds := make(map[string]workspace.FileType)
+	err = d.List(make([]byte, 1024), func(name []byte, kind workspace.FileType) bool {
 		if kind == workspace.Regular {
 			files = append(files, string(name))
 		} else {

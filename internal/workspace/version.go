@@ -83,11 +83,11 @@ func infoOf(st *unix.Stat_t) Info {
 	}
 }
 
-// Kind is what an entry is.
-type Kind uint8
+// FileType is what an entry is.
+type FileType uint8
 
 const (
-	Absent Kind = iota
+	Absent FileType = iota
 	Regular
 	Directory
 	Link
@@ -96,10 +96,10 @@ const (
 
 var kindNames = [...]string{"nothing", "file", "directory", "link", "special file"}
 
-func (k Kind) String() string { return kindNames[k] }
+func (k FileType) String() string { return kindNames[k] }
 
-// Kind returns what the entry is.
-func (i Info) Kind() Kind {
+// Type returns what the entry is.
+func (i Info) Type() FileType {
 	switch {
 	case !i.Exists():
 		return Absent

@@ -17,41 +17,41 @@ type Match uint8
 const (
 	Undecided Match = iota
 	Ignored
-	Wanted // by a rule that takes another back
+	Wanted // by a pattern that takes another back
 )
 
-// A rule is one line of an ignore file.
-type rule struct {
-	kind    ruleKind
+// A pattern is one line of an ignore file.
+type pattern struct {
+	kind    patternKind
 	negated bool
 	dirOnly bool
 	text    string // literal, suffix or the literal beginning of a path
 	pattern *glob.Ignore
 }
 
-type ruleKind uint8
+type patternKind uint8
 
 const (
-	isName    ruleKind = iota // the name is text
-	endsName                  // the name ends with text
-	matchName                 // the name matches pattern
-	isPath                    // the path is text
-	matchPath                 // the path begins with text, and the rest matches pattern
+	isName    patternKind = iota // the name is text
+	endsName                     // the name ends with text
+	matchName                    // the name matches pattern
+	isPath                       // the path is text
+	matchPath                    // the path begins with text, and the rest matches pattern
 )
 
-// A ruleList is an ignore file, and those of the same kind above it that hold
+// A patternList is an ignore file, and those of the same kind above it that hold
 // as well. It never changes.
-type ruleList struct {
-	above *ruleList
-	dir   string // the directory of the file, with a slash after it; empty for the workspace
-	rules []rule
-	names map[string]int // of the rules for one name: the last one, by name
-	other []int          // the rules that are not among them
+type patternList struct {
+	above    *patternList
+	dir      string // the directory of the file, with a slash after it; empty for the workspace
+	patterns []pattern
+	names    map[string]int // of the patterns for one name: the last one, by name
+	other    []int          // the patterns that are not among them
 }
 
-// parseRules reads an ignore file as git does.
-func parseRules(text, dir string, above *ruleList) *ruleList {
-	l := &ruleList{above: above, dir: dir}
+// parsePatterns reads an ignore file as git does.
+func parsePatterns(text, dir string, above *patternList) *patternList {
+	l := &patternList{above: above, dir: dir}
 	text = strings.TrimPrefix(text, "\uFEFF")
 	for line := range strings.SplitSeq(text, "\n") {
 		if strings.HasPrefix(line, "#") {
@@ -62,8 +62,8 @@ func parseRules(text, dir string, above *ruleList) *ruleList {
 		if !ok {
 			continue
 		}
-		i := len(l.rules)
-		l.rules = append(l.rules, r)
+		i := len(l.patterns)
+		l.patterns = append(l.patterns, r)
 		if r.kind == isName && !r.dirOnly {
 			if l.names == nil {
 				l.names = make(map[string]int)
@@ -73,7 +73,7 @@ func parseRules(text, dir string, above *ruleList) *ruleList {
 		}
 		l.other = append(l.other, i)
 	}
-	if len(l.rules) == 0 {
+	if len(l.patterns) == 0 {
 		return above
 	}
 	return l
@@ -106,7 +106,7 @@ func trimSpaces(line string) string {
 const special = `*?[\`
 
 // parseRule reads a line. It returns false where the line matches nothing.
-func parseRule(line string) (r rule, ok bool) {
+func parseRule(line string) (r pattern, ok bool) {
 	line, r.negated = strings.CutPrefix(line, "!")
 	line, r.dirOnly = strings.CutSuffix(line, "/")
 	if line == "" {
@@ -136,13 +136,13 @@ func parseRule(line string) (r rule, ok bool) {
 	return r, r.compile(line[wild:], true)
 }
 
-func (r *rule) compile(pattern string, paths bool) bool {
+func (r *pattern) compile(pattern string, paths bool) bool {
 	var ok bool
 	r.pattern, ok = glob.CompileIgnore(pattern, paths)
 	return ok
 }
 
-func (r *rule) match(path, name string) bool {
+func (r *pattern) match(path, name string) bool {
 	switch r.kind {
 	case isName:
 		return name == r.text
@@ -157,16 +157,16 @@ func (r *rule) match(path, name string) bool {
 	return ok && r.pattern.Match(rest)
 }
 
-// judge returns what the nearest file with a rule for it says about a path of
+// judge returns what the nearest file with a pattern for it says about a path of
 // the workspace.
-func (l *ruleList) judge(path, name string, dir bool) Match {
+func (l *patternList) judge(path, name string, dir bool) Match {
 	for ; l != nil; l = l.above {
 		last := -1
 		if i, ok := l.names[name]; ok {
 			last = i
 		}
 		for k := len(l.other) - 1; k >= 0 && l.other[k] > last; k-- {
-			r := &l.rules[l.other[k]]
+			r := &l.patterns[l.other[k]]
 			if (dir || !r.dirOnly) && r.match(path[len(l.dir):], name) {
 				last = l.other[k]
 				break
@@ -175,7 +175,7 @@ func (l *ruleList) judge(path, name string, dir bool) Match {
 		if last < 0 {
 			continue
 		}
-		if l.rules[last].negated {
+		if l.patterns[last].negated {
 			return Wanted
 		}
 		return Ignored
@@ -185,13 +185,13 @@ func (l *ruleList) judge(path, name string, dir bool) Match {
 
 // Patterns are all that hold in a directory. The zero value ignores nothing.
 type Patterns struct {
-	ripgrep, plain *ruleList // .rgignore and .ignore
-	git, exclude   *ruleList // .gitignore and .git/info/exclude
+	ripgrep, plain *patternList // .rgignore and .ignore
+	git, exclude   *patternList // .gitignore and .git/info/exclude
 }
 
 // Match returns what the patterns say about a path of the workspace.
 func (r *Patterns) Match(path, name string, dir bool) Match {
-	for _, l := range [...]*ruleList{r.ripgrep, r.plain, r.git, r.exclude} {
+	for _, l := range [...]*patternList{r.ripgrep, r.plain, r.git, r.exclude} {
 		if v := l.judge(path, name, dir); v != Undecided {
 			return v
 		}

@@ -17,7 +17,7 @@ type Lister struct {
 // An Entry is a file, a directory or a link.
 type Entry struct {
 	Path, Name string
-	Kind       workspace.Kind
+	Kind       workspace.FileType
 }
 
 // List reads what is in a directory.
@@ -31,7 +31,7 @@ func (l *Lister) List(d *workspace.Dir, dir string) error {
 		l.path = append(append(l.path, dir...), '/')
 	}
 	prefix := len(l.path)
-	return d.List(l.buffer, func(name []byte, kind workspace.Kind) bool {
+	return d.List(l.buffer, func(name []byte, kind workspace.FileType) bool {
 		l.Has.See(name)
 		if kind != workspace.Special {
 			l.path = append(l.path[:prefix], name...)
@@ -49,7 +49,7 @@ type Present struct{ git, gitignore, ignore, rgignore bool }
 var Names = []string{".git", ".gitignore", ".ignore", ".rgignore"}
 
 // See takes note of a name in the directory. It reports whether the name has to
-// do with rules.
+// do with patterns.
 func (f *Present) See(name []byte) bool {
 	if len(name) < 4 || name[0] != '.' {
 		return false
@@ -76,7 +76,7 @@ type Texts struct {
 	Gitignore, Ignore, Rgignore, Excludes string
 }
 
-// Read reads the rules of a directory. What cannot be read has none. follow, if
+// Read reads the patterns of a directory. What cannot be read has none. follow, if
 // there is one, is called for each file before it is read, and reports whether
 // changes will be told.
 func (f Present) Read(d *workspace.Dir, follow func(name string, r workspace.Reader) bool) (t Texts) {
@@ -87,7 +87,7 @@ func (f Present) Read(d *workspace.Dir, follow func(name string, r workspace.Rea
 		if !has {
 			return ""
 		}
-		text, sure := readRules(d, name, follow)
+		text, sure := readPatterns(d, name, follow)
 		t.Unsure = t.Unsure || !sure
 		return text
 	}
@@ -97,7 +97,7 @@ func (f Present) Read(d *workspace.Dir, follow func(name string, r workspace.Rea
 	return t
 }
 
-// Enter returns the rules that hold in a directory, which is below where r
+// Enter returns the patterns that hold in a directory, which is below where r
 // hold.
 func (r Patterns) Enter(path string, t Texts) Patterns {
 	if t == (Texts{}) {
@@ -108,11 +108,11 @@ func (r Patterns) Enter(path string, t Texts) Patterns {
 		dir = path + "/"
 	}
 	if t.Git { // another repository: what is above it does not concern it
-		r.git, r.exclude = nil, parseRules(t.Excludes, dir, nil)
+		r.git, r.exclude = nil, parsePatterns(t.Excludes, dir, nil)
 	}
-	r.git = parseRules(t.Gitignore, dir, r.git)
-	r.plain = parseRules(t.Ignore, dir, r.plain)
-	r.ripgrep = parseRules(t.Rgignore, dir, r.ripgrep)
+	r.git = parsePatterns(t.Gitignore, dir, r.git)
+	r.plain = parsePatterns(t.Ignore, dir, r.plain)
+	r.ripgrep = parsePatterns(t.Rgignore, dir, r.ripgrep)
 	return r
 }
 
@@ -128,16 +128,16 @@ func ReadExclude(d *workspace.Dir) string {
 		return ""
 	}
 	defer info.Close()
-	text, _ := readRules(info, "exclude", nil)
+	text, _ := readPatterns(info, "exclude", nil)
 	return text
 }
 
 // maxRules is how long an ignore file may be; what is longer is none.
 const maxRules = 4 << 20
 
-// readRules returns the text of an ignore file, and whether it stays that until
+// readPatterns returns the text of an ignore file, and whether it stays that until
 // something else is told.
-func readRules(d *workspace.Dir, name string, follow func(name string, r workspace.Reader) bool) (rules string, sure bool) {
+func readPatterns(d *workspace.Dir, name string, follow func(name string, r workspace.Reader) bool) (patterns string, sure bool) {
 	r, s, err := d.Open(name)
 	if err != nil {
 		return "", true

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// A rule tells what one kind of secret looks like.
-type rule struct {
+// A secretPattern tells what one kind of secret looks like.
+type secretPattern struct {
 	name   string
-	prefix string // what it begins with, at least 3 bytes
-	gram   int    // where in the prefix two rare grams begin; the second may end one byte behind it
-	body   kind   // of the bytes behind the prefix
-	min    int    // how many of them there are
-	max    int    // and at most, where more belong to the secret
-	match  func(m *Masker, r *rule, t text, place int) found
+	prefix string    // what it begins with, at least 3 bytes
+	gram   int       // where in the prefix two rare grams begin; the second may end one byte behind it
+	body   byteClass // of the bytes behind the prefix
+	min    int       // how many of them there are
+	max    int       // and at most, where more belong to the secret
+	match  func(m *Masker, r *secretPattern, t text, place int) found
 }
 
-// rules are those that are built in. Of two that begin alike the one that says
+// secretPatterns are those that are built in. Of two that begin alike the one that says
 // more comes first.
-var rules = []rule{
+var secretPatterns = []secretPattern{
 	{name: "github token", prefix: "ghp_", body: alnum, min: 30, max: 255, match: token},
 	{name: "github token", prefix: "gho_", body: alnum, min: 30, max: 255, match: token},
 	{name: "github token", prefix: "ghu_", body: alnum, min: 30, max: 255, match: token},
@@ -97,24 +97,24 @@ var rules = []rule{
 	{name: "private key", prefix: "-----BEGIN ", gram: 5, match: privateKey},
 }
 
-// A kind is a set of bytes; several of them are their union.
-type kind uint8
+// A byteClass is a set of bytes; several of them are their union.
+type byteClass uint8
 
 const (
-	alnum     kind = 1 << iota // letters and digits
-	capital                    // capital letters and digits
-	word                       // letters, digits, - and _
-	dotted                     // those and .
-	base64ish                  // letters, digits, + / = and %
-	user                       // what may be before the host of a URL
-	credit                     // what credentials are made of
-	between                    // what separates a name from its value
+	alnum     byteClass = 1 << iota // letters and digits
+	capital                         // capital letters and digits
+	word                            // letters, digits, - and _
+	dotted                          // those and .
+	base64ish                       // letters, digits, + / = and %
+	user                            // what may be before the host of a URL
+	credit                          // what credentials are made of
+	between                         // what separates a name from its value
 )
 
-func kindsOfBytes() (kinds [256]kind) {
-	set := func(k kind, these string) {
+func classesOfBytes() (classes [256]byteClass) {
+	set := func(k byteClass, these string) {
 		for _, b := range []byte(these) {
-			kinds[b] |= k
+			classes[b] |= k
 		}
 	}
 	const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -128,10 +128,10 @@ func kindsOfBytes() (kinds [256]kind) {
 	set(between, " \t\"':=>\\")
 	for b := range 256 {
 		if b > ' ' && b != 0x7f && !strings.ContainsRune("/?#\"'<>`\\", rune(b)) {
-			kinds[b] |= user
+			classes[b] |= user
 		}
 	}
-	return kinds
+	return classes
 }
 
 // text is where a secret is looked for.
@@ -139,7 +139,7 @@ type text struct {
 	bytes  []byte
 	before byte // that precedes the first
 	final  bool // nothing follows
-	known  *int // up to there the bytes are of kind word, from where a JWT was looked for last
+	known  *int // up to there the bytes are of class word, from where a JWT was looked for last
 }
 
 // prior returns the byte before a place.
@@ -150,56 +150,56 @@ func (t text) prior(place int) byte {
 	return t.bytes[place-1]
 }
 
-// run counts bytes of a kind from a place on, up to most. It is open if there
+// run counts bytes of a class from a place on, up to most. It is open if there
 // may be more of them to come.
-func (m *Masker) run(t text, place int, k kind, most int) (n int, open bool) {
-	for n < most && place+n < len(t.bytes) && m.kinds[t.bytes[place+n]]&k != 0 {
+func (m *Masker) run(t text, place int, k byteClass, most int) (n int, open bool) {
+	for n < most && place+n < len(t.bytes) && m.classes[t.bytes[place+n]]&k != 0 {
 		n++
 	}
 	return n, n < most && place+n == len(t.bytes) && !t.final
 }
 
-// found is what a rule says about a place.
+// found is what a pattern says about a place.
 type found struct {
-	verdict    verdict
-	rule       *rule
+	state      matchState
+	pattern    *secretPattern
 	start, end int     // what is masked
 	within     swallow // what belongs to it behind the end
 }
 
-type verdict int
+type matchState int
 
 const (
-	none  verdict = iota
-	more          // it depends on what follows
-	match         // whatever follows
+	none  matchState = iota
+	more             // it depends on what follows
+	match            // whatever follows
 )
 
 // unless returns more for what is open, and none otherwise.
 func unless(open bool) found {
 	if open {
-		return found{verdict: more}
+		return found{state: more}
 	}
 	return found{}
 }
 
 // whole matches a value.
-func whole(_ *Masker, r *rule, _ text, place int) found {
-	return found{verdict: match, start: place, end: place + len(r.prefix)}
+func whole(_ *Masker, r *secretPattern, _ text, place int) found {
+	return found{state: match, start: place, end: place + len(r.prefix)}
 }
 
 // token matches a prefix and what follows it.
-func token(m *Masker, r *rule, t text, place int) found {
+func token(m *Masker, r *secretPattern, t text, place int) found {
 	n, open := m.run(t, place+len(r.prefix), r.body, r.min)
 	if n < r.min {
 		return unless(open)
 	}
-	return found{verdict: match, start: place, end: place + len(r.prefix) + n, within: swallow{kind: r.body, left: r.max - n}}
+	return found{state: match, start: place, end: place + len(r.prefix) + n, within: swallow{class: r.body, left: r.max - n}}
 }
 
 // tokenApart matches a token that is not the end of a longer word.
-func tokenApart(m *Masker, r *rule, t text, place int) found {
-	if m.kinds[t.prior(place)]&word != 0 {
+func tokenApart(m *Masker, r *secretPattern, t text, place int) found {
+	if m.classes[t.prior(place)]&word != 0 {
 		return found{}
 	}
 	return token(m, r, t, place)
@@ -207,15 +207,15 @@ func tokenApart(m *Masker, r *rule, t text, place int) found {
 
 // awsKey matches an id that has exactly its length: it is all capitals and
 // digits, and so are other things.
-func awsKey(m *Masker, r *rule, t text, place int) found {
-	if m.kinds[t.prior(place)]&capital != 0 {
+func awsKey(m *Masker, r *secretPattern, t text, place int) found {
+	if m.classes[t.prior(place)]&capital != 0 {
 		return found{}
 	}
 	n, open := m.run(t, place+4, capital, r.min+1)
 	if n != r.min || open {
 		return unless(open)
 	}
-	return found{verdict: match, start: place, end: place + 4 + n}
+	return found{state: match, start: place, end: place + 4 + n}
 }
 
 // maxBetween is how far a value may be from its name.
@@ -231,7 +231,7 @@ func (m *Masker) value(t text, place int) (at int, ok, open bool) {
 }
 
 // assigned matches a value by the name before it.
-func assigned(m *Masker, r *rule, t text, place int) found {
+func assigned(m *Masker, r *secretPattern, t text, place int) found {
 	at, ok, open := m.value(t, place+len(r.prefix))
 	if !ok || open {
 		return unless(open)
@@ -240,7 +240,7 @@ func assigned(m *Masker, r *rule, t text, place int) found {
 	if n < r.min {
 		return unless(open)
 	}
-	return found{verdict: match, start: at, end: at + n, within: swallow{kind: r.body, left: r.max - n}}
+	return found{state: match, start: at, end: at + n, within: swallow{class: r.body, left: r.max - n}}
 }
 
 const (
@@ -251,20 +251,20 @@ const (
 
 // authorization matches what a header says, in HTTP or as it is written in
 // programs: the credentials behind a known scheme, or one long word.
-func authorization(m *Masker, r *rule, t text, place int) found {
+func authorization(m *Masker, r *secretPattern, t text, place int) found {
 	at, ok, open := m.value(t, place+len(r.prefix))
 	if !ok || open {
 		return unless(open)
 	}
 	n, open := m.run(t, at, credit, minBare)
 	if open {
-		return found{verdict: more}
+		return found{state: more}
 	}
 	if n == minBare {
 		if !strings.ContainsAny(string(t.bytes[at:at+n]), "0123456789") {
 			return found{}
 		}
-		return found{verdict: match, start: at, end: at + n, within: swallow{kind: credit, left: maxSecret}}
+		return found{state: match, start: at, end: at + n, within: swallow{class: credit, left: maxSecret}}
 	}
 	switch strings.ToLower(string(t.bytes[at : at+min(n, maxScheme)])) {
 	case "bearer", "basic", "token", "apikey", "digest", "negotiate":
@@ -274,13 +274,13 @@ func authorization(m *Masker, r *rule, t text, place int) found {
 	at += n
 	spaces, open := m.run(t, at, between, 4)
 	if open {
-		return found{verdict: more}
+		return found{state: more}
 	}
 	at += spaces
 	if n, open = m.run(t, at, credit, minCredentials); n < minCredentials {
 		return unless(open)
 	}
-	return found{verdict: match, start: at, end: at + n, within: swallow{kind: credit, left: maxSecret}}
+	return found{state: match, start: at, end: at + n, within: swallow{class: credit, left: maxSecret}}
 }
 
 const (
@@ -291,13 +291,13 @@ const (
 )
 
 // jwt matches two parts, of which the first begins a JSON object.
-func jwt(m *Masker, r *rule, t text, place int) found {
+func jwt(m *Masker, r *secretPattern, t text, place int) found {
 	end := max(place+len(r.prefix), *t.known)
 	n, open := m.run(t, end, word, place+maxHeader-end)
 	end += n
 	*t.known = end
 	if open {
-		return found{verdict: more}
+		return found{state: more}
 	}
 	if end-place < minPart || end == len(t.bytes) || t.bytes[end] != '.' {
 		return unless(end-place >= minPart && end == len(t.bytes) && !t.final)
@@ -305,31 +305,31 @@ func jwt(m *Masker, r *rule, t text, place int) found {
 	if n, open = m.run(t, end+1, word, minPart); n < minPart {
 		return unless(open)
 	}
-	return found{verdict: match, start: place, end: end + 1 + n, within: swallow{kind: dotted, left: maxSecret}}
+	return found{state: match, start: place, end: end + 1 + n, within: swallow{class: dotted, left: maxSecret}}
 }
 
 // urlPassword matches what is between the first colon and the last @ of what
 // comes before the path of a URL.
-func urlPassword(m *Masker, r *rule, t text, place int) found {
-	if m.kinds[t.prior(place)]&dotted == 0 {
+func urlPassword(m *Masker, r *secretPattern, t text, place int) found {
+	if m.classes[t.prior(place)]&dotted == 0 {
 		return found{}
 	}
 	at := place + len(r.prefix)
 	n, open := m.run(t, at, user, maxAuthority)
 	if open {
-		return found{verdict: more}
+		return found{state: more}
 	}
 	authority := t.bytes[at : at+n]
 	colon, host := bytes.IndexByte(authority, ':'), bytes.LastIndexByte(authority, '@')
 	if colon < 0 || host <= colon+1 {
 		return found{}
 	}
-	return found{verdict: match, start: at + colon + 1, end: at + host}
+	return found{state: match, start: at + colon + 1, end: at + host}
 }
 
 // privateKey matches the first line of a block in PEM; what follows is left out
 // to its end.
-func privateKey(_ *Masker, r *rule, t text, place int) found {
+func privateKey(_ *Masker, r *secretPattern, t text, place int) found {
 	const maxLabel, dashes = 48, "-----"
 	rest := t.bytes[place+len(r.prefix):]
 	for n, b := range rest {
@@ -348,7 +348,7 @@ func privateKey(_ *Masker, r *rule, t text, place int) found {
 		case len(have) < len(dashes):
 			return unless(!t.final)
 		}
-		return found{verdict: match, start: place, end: place + len(r.prefix) + n + len(dashes), within: swallow{left: maxBlock, block: new(block)}}
+		return found{state: match, start: place, end: place + len(r.prefix) + n + len(dashes), within: swallow{left: maxBlock, block: new(block)}}
 	}
 	return unless(len(rest) <= maxLabel+1 && !t.final)
 }
