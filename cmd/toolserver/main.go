@@ -61,13 +61,19 @@ or with a server:
   toolserver serve
   toolserver call --address 127.0.0.1:8665 sleep duration_ms=3000`,
 		Args:          cli.CommandsOnly,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, // cli.Complain prints them
 		SilenceUsage:  true,
-		Version:       version.Line(),
+	}
+	// Not by a template of cobra's: text/template calls methods by name, and the linker would keep all there are.
+	showVersion := root.Flags().BoolP("version", "v", false, "version for toolserver")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !*showVersion {
+			return cmd.Help()
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line())
+		return err
 	}
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(newServe())
 	root.AddCommand(cli.Commands(in)...)
 	root.AddCommand(operator.Commands(in)...)
