@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
@@ -77,7 +78,7 @@ func newKit(t testing.TB, config lsp.Config, files map[string]string) *kit {
 	})
 	env := toolstest.Env(t, files)
 	env.Rights = tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
-	set := lsp.New(runners, config)
+	set := lsp.New(runners, search.NewPool(nil), config)
 	return &kit{t: t, dir: env.Workspace.Dir(), env: env, runners: runners, set: set, asker: set.For(env, nil)}
 }
 

@@ -13,6 +13,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,6 +87,11 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 	}
 	p.client = newClient(s.server)
 	variables, read := s.place.modules(s.server)
+	if set.config.Beside != "" && filepath.Dir(s.program) == set.config.Beside {
+		if real, err := filepath.EvalSymlinks(s.program); err == nil {
+			read = append(slices.Clip(read), real)
+		}
+	}
 	outputs, closed := make(chan *os.File, 1), make(chan struct{})
 	x, err := s.place.runner.Start(ctx, command.Command{
 		Path: s.program, Args: s.server.Command[1:], Dir: ".", Env: variables,

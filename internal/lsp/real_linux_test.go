@@ -108,6 +108,25 @@ func TestPyright(t *testing.T) {
 	agree(t, k, d, "python", [2]string{"toolserver/_calls.py", "Tries"}, [2]string{"toolserver/_calls.py", "lost_connection"}, [2]string{"toolserver/batch.py", "BatchResult"})
 }
 
+// TestPyrightModule asks about modules of Python's library.
+func TestPyrightModule(t *testing.T) {
+	t.Parallel()
+	libraries, err := filepath.Glob("/usr/lib/python3.*/logging")
+	if err != nil || len(libraries) == 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("there is no library of Python")
+		}
+		t.Skip("there is no library of Python")
+	}
+	k := newKit(t, lsp.Config{}, nil)
+	program := k.needs("pyright-langserver")
+	for _, name := range []string{"logging", "json"} {
+		copyTree(t, filepath.Join(filepath.Dir(libraries[0]), name), filepath.Join(k.dir, name))
+	}
+	d := startDirect(t, k.dir, "", program, "--stdio")
+	agree(t, k, d, "python", [2]string{"logging/handlers.py", "BaseRotatingHandler"}, [2]string{"json/decoder.py", "JSONDecodeError"}, [2]string{"logging/__init__.py", "_checkLevel"})
+}
+
 // shapes is a small module in which every question has an answer.
 var shapes = map[string]string{
 	"go.mod": "module example.com/shapes\n\ngo 1.21\n",

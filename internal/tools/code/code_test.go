@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/lsp"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/syntax/syntaxtest"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -26,7 +27,7 @@ import (
 func TestMain(m *testing.M) { syntaxtest.Main(m) }
 
 // noServers is a machine without language servers.
-var noServers = lsp.New(command.New(command.Config{Path: []string{"/nonexistent"}}), lsp.Config{})
+var noServers = lsp.New(command.New(command.Config{Path: []string{"/nonexistent"}}), search.NewPool(nil), lsp.Config{})
 
 func tool(t testing.TB) tools.Tool {
 	return code.Tools(syntaxtest.Pool(t, syntaxtest.Program(t), index.NewPool(index.Config{})), noServers)[0]
