@@ -191,3 +191,16 @@ func TestPages(t *testing.T) {
 		}
 	}
 }
+
+// TestNoReplacement: a rewrite that says nothing of what comes instead removes nothing; an
+// empty text does.
+func TestNoReplacement(t *testing.T) {
+	env, tool := toolstest.Env(t, map[string]string{"a.go": "package a\n\nfunc f() {\n\tfoo(1)\n}\n"}), tool(t)
+	_, err := tool.Decode(env, []byte(`{"operation":"pattern_rewrite","pattern":"foo($A)","language":"go","dry_run":false}`))
+	if err == nil || !strings.Contains(err.Error(), "replacement") {
+		t.Errorf("without a replacement: %v", err)
+	}
+	if got := run(t, tool, env, `{"operation":"pattern_rewrite","pattern":"foo($A)","replacement":"","language":"go","dry_run":false}`); !strings.HasPrefix(got, "Changed 1 place") || read(t, env, "a.go") != "package a\n\nfunc f() {\n\t\n}\n" {
+		t.Errorf("with an empty one: %s\n%s", got, read(t, env, "a.go"))
+	}
+}
