@@ -48,8 +48,8 @@ type Config struct {
 	// commands have fetched no modules themselves. Nothing else may read it.
 	GoModules string `yaml:"go_modules"`
 
-	// Beside is the directory of the server itself. A program that commands do not find is
-	// looked for there, as toolserver-syntax is; it may be read by nobody else.
+	// Beside is the directory of toolserver. A language server of one file that commands do not
+	// find is looked for there, as toolserver-syntax is; commands do not read it.
 	Beside string `yaml:"-"`
 }
 

@@ -78,6 +78,22 @@ func TestGopls(t *testing.T) {
 	agree(t, k, startDirect(t, k.dir, "", program), "go", [2]string{"diff.go", "Edit"}, [2]string{"unified.go", "toUnified"}, [2]string{"diff.go", "Apply"})
 }
 
+// TestBeside: a language server that lies beside toolserver is found where commands find none.
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	beside := t.TempDir()
+	program := filepath.Join(binDir(t), "gopls")
+	newKit(t, lsp.Config{}, nil).needs("gopls")
+	if err := os.Symlink(program, filepath.Join(beside, "gopls")); err != nil {
+		t.Fatal(err)
+	}
+	k := newKit(t, lsp.Config{Beside: beside}, shapes)
+	if path, found := k.runners.Find("gopls"); found {
+		t.Skipf("commands find %s", path)
+	}
+	equal(t, "definition", k.find(lsp.Definition, lsp.Target{Path: "cmd/use/main.go", Line: 6, Symbol: "Total"}), []string{"total.go:4:6"})
+}
+
 func TestTypeScript(t *testing.T) {
 	k := newKit(t, lsp.Config{}, nil)
 	program := k.needs("typescript-language-server")
