@@ -50,6 +50,10 @@ type About struct {
 
 	// Unwatched says that there are more files than changes are known of.
 	Unwatched bool
+
+	// Unseen is how many files have the name that was asked about, or one of what would be
+	// changed, and were not given to the server: there were too many.
+	Unseen int
 }
 
 // A question is one that is put to a server.
@@ -59,6 +63,7 @@ type question struct {
 	ctx context.Context
 
 	mentions map[uri.URI]*mentioned // files that the answer is about
+	unseen   []string               // files that have the name which is asked about, and which the server was not given
 }
 
 // indexTime is how long an answer waits for a server that begins.
@@ -116,7 +121,7 @@ func (a *Asker) askServer(ctx context.Context, server *Server, program string, f
 		}
 		about.Server, about.Unwatched = server.Name, p.unwatched()
 		about.Indexing, _ = p.client.busy()
-		about.Trouble = p.client.trouble()
+		about.Trouble, about.Unseen = p.client.trouble(), len(q.unseen)
 		return nil
 	})
 	return about, err

@@ -22,6 +22,7 @@ type Touched struct {
 // NewErrors are the errors that files have since an edit, and what has to be said of them.
 type NewErrors struct {
 	List  []Problem
+	By    []string // the servers that found them
 	Notes []string
 }
 
@@ -45,6 +46,9 @@ func (a *Asker) NewErrors(ctx context.Context, limit time.Duration, files []Touc
 		select {
 		case answer := <-answers[server]:
 			all.List, all.Notes = append(all.List, answer.List...), append(all.Notes, answer.Notes...)
+			if len(answer.List) > 0 {
+				all.By = append(all.By, server.Name)
+			}
 		case <-ctx.Done():
 			all.Notes = append(all.Notes, fmt.Sprintf("%s is still at work: whether there are new errors is not known yet", server.Name))
 		}
@@ -124,7 +128,7 @@ func (a *Asker) newErrors(ctx context.Context, files []Touched) (list []Problem,
 	if len(before) > 0 {
 		// What would be right again with the texts of before is wrong since, unless it was
 		// wrong where the file was.
-		change, err := a.WhatIf(ctx, before)
+		change, err := a.compare(ctx, before, false)
 		if err != nil {
 			return nil, "", err
 		}

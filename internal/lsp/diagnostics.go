@@ -68,7 +68,7 @@ func (a *Asker) Diagnostics(ctx context.Context, paths ...string) (*Problems, er
 }
 
 // maxFiles is how many files one question is about.
-const maxFiles = maxOpen / 2
+const maxFiles = 24
 
 func (q *question) openAll(paths []string) ([]document, error) {
 	if len(paths) > maxFiles {
@@ -101,6 +101,11 @@ type Change struct {
 // WhatIf returns what would become wrong, and right, if files had other texts, which are
 // not written. A file may be a new one.
 func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, error) {
+	return a.compare(ctx, texts, true)
+}
+
+// compare is WhatIf. If it is not wide, the server is given no files beside those that it has.
+func (a *Asker) compare(ctx context.Context, texts map[string]string, wide bool) (*Change, error) {
 	names := slices.Sorted(maps.Keys(texts))
 	if len(names) == 0 {
 		return nil, tools.Failf("no_target", "No file is named.")
@@ -125,7 +130,7 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 			return err
 		}
 		answer = Change{}
-		if err := q.whatIf(names, texts, &answer); err != nil {
+		if err := q.whatIf(names, texts, wide, &answer); err != nil {
 			return err
 		}
 		answer.Server, answer.Unwatched = server.Name, p.unwatched()
@@ -136,7 +141,7 @@ func (a *Asker) WhatIf(ctx context.Context, texts map[string]string) (*Change, e
 	return &answer, err
 }
 
-func (q *question) whatIf(names []string, texts map[string]string, answer *Change) (err error) {
+func (q *question) whatIf(names []string, texts map[string]string, wide bool, answer *Change) (err error) {
 	var there, missing []string
 	for _, name := range names {
 		if len(texts[name]) > maxText {
@@ -163,7 +168,13 @@ func (q *question) whatIf(names []string, texts map[string]string, answer *Chang
 	if err != nil {
 		return err
 	}
-	others := q.others(docs)
+	var others []document
+	if wide {
+		if others, answer.Unseen, err = q.dependents(docs, there, texts); err != nil {
+			return err
+		}
+	}
+	others = append(others, q.others(append(slices.Clip(docs), others...))...)
 	before, late, err := q.examine(append(slices.Clip(docs), others...))
 	if err != nil {
 		return err
@@ -220,7 +231,7 @@ func (q *question) others(but []document) (list []document) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, d := range slices.SortedFunc(maps.Values(q.docs), func(a, b *document) int { return b.used - a.used }) {
-		if len(list) < maxFiles && !slices.ContainsFunc(but, func(o document) bool { return o.path == d.path }) {
+		if len(list)+len(but) < 2*maxFiles && !slices.ContainsFunc(but, func(o document) bool { return o.path == d.path }) {
 			list = append(list, *d)
 		}
 	}

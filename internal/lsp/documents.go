@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -25,8 +26,9 @@ const (
 	// maxText is the largest file that a server is asked about, in bytes.
 	maxText = 8 << 20
 
-	// maxOpen is how many texts a server has at once.
-	maxOpen = 48
+	// maxOpen is how many texts a server has at once, and maxOpenSize how many bytes of them.
+	maxOpen     = 256
+	maxOpenSize = 256 << 20
 )
 
 // errStale says that a server may not know of changes: a new one does.
@@ -85,6 +87,9 @@ func (p *process) tellChanges(ctx context.Context) (made []string, err error) {
 		if p.deny != nil && p.deny.Denies(path) {
 			return nil, errStale // what it must not see was covered when it began: another file in its place is not
 		}
+		if slices.Contains(p.server.projects, filepath.Base(path)) && !slices.ContainsFunc(foreign, func(dir string) bool { return strings.Contains("/"+path, "/"+dir+"/") }) {
+			return nil, errStale // another one knows at once which files belong together
+		}
 		if changes[path] == protocol.FileChangeTypeCreated && p.server.languageOf(path) != "" {
 			made = append(made, path)
 		}
@@ -98,7 +103,7 @@ func (p *process) tellChanges(ctx context.Context) (made []string, err error) {
 			}
 		}
 	}
-	if len(made) > maxOpen/2 {
+	if len(made) > maxFiles {
 		return nil, errStale
 	}
 	if err := p.remote.DidChangeWatchedFiles(ctx, &protocol.DidChangeWatchedFilesParams{Changes: events}); err != nil {
@@ -187,7 +192,7 @@ func (p *process) open(ctx context.Context, path string) (document, error) {
 
 // give gives the server a text that it does not have.
 func (p *process) give(ctx context.Context, path string, file workspace.File, text *text) (*document, error) {
-	for len(p.docs) >= maxOpen {
+	for len(p.docs) >= maxOpen || len(p.docs) > 0 && p.openSize()+len(text.all) > maxOpenSize {
 		oldest := slices.MinFunc(slices.Collect(maps.Values(p.docs)), func(a, b *document) int { return a.used - b.used })
 		if err := p.shut(ctx, oldest); err != nil {
 			return nil, err
@@ -201,6 +206,14 @@ func (p *process) give(ctx context.Context, path string, file workspace.File, te
 	return d, p.remote.DidOpen(ctx, &protocol.DidOpenTextDocumentParams{TextDocument: protocol.TextDocumentItem{
 		URI: p.uri(path), LanguageID: protocol.LanguageKind(p.server.languageOf(path)), Version: d.version, Text: text.all,
 	}})
+}
+
+// openSize is how many bytes of texts the server has.
+func (p *process) openSize() (n int) {
+	for _, d := range p.docs {
+		n += len(d.text.all)
+	}
+	return n
 }
 
 func (p *process) use(d *document) {

@@ -4,11 +4,13 @@
 package lsp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -27,6 +29,11 @@ import (
 type Edit struct {
 	About
 	Files []FileEdit // sorted by path
+
+	// Name is what is renamed, and Left are files of the language that have it as a word and
+	// are not changed, the first ones of many; both are empty where nothing is renamed.
+	Name string
+	Left []string
 }
 
 // A FileEdit is what becomes of one file.
@@ -118,6 +125,9 @@ func (a *Asker) Rename(ctx context.Context, t Target, name string) (*Edit, error
 		if q.can.RenameProvider == nil {
 			return q.cannot("rename")
 		}
+		if err := q.checkName(&d, at, name); err != nil {
+			return err
+		}
 		place := position(q, &d, at)
 		if options, ok := q.can.RenameProvider.(*protocol.RenameOptions); ok && options.PrepareProvider != nil && *options.PrepareProvider {
 			can, err := within(q, func(ctx context.Context) (protocol.PrepareRenameResult, error) {
@@ -131,16 +141,55 @@ func (a *Asker) Rename(ctx context.Context, t Target, name string) (*Edit, error
 				return tools.Failf("cannot_rename", "There is nothing at %s:%d:%d that %s could rename. The line is: %s", d.path, line, column, q.server.Name, clip(d.text.line(line-1)))
 			}
 		}
+		old := d.text.wordAt(at, q.encoding)
+		if err := q.giveUsers(old); err != nil {
+			return err
+		}
 		change, err := within(q, func(ctx context.Context) (*protocol.WorkspaceEdit, error) {
 			return q.remote.Rename(ctx, &protocol.RenameParams{TextDocumentPositionParams: place, NewName: name})
 		})
 		if err != nil {
 			return err
 		}
-		e, err = q.edit(change)
-		return err
+		if e, err = q.edit(change); err != nil {
+			return err
+		}
+		return q.checkRename(e, old, d.path)
 	})
 	return finished(e, about, err)
+}
+
+// checkRename notes which files have a name that is renamed and are not changed. It refuses what
+// may be half of a rename: where there are files that the server does not know.
+func (q *question) checkRename(e *Edit, old, path string) error {
+	list, err := q.filesWith(old)
+	if err != nil {
+		return err
+	}
+	isEdited := func(path string) bool {
+		return slices.ContainsFunc(e.Files, func(f FileEdit) bool { return f.Path == path })
+	}
+	e.Name, e.Left = old, slices.DeleteFunc(list, isEdited)
+	q.unseen = slices.DeleteFunc(q.unseen, isEdited)
+	if len(q.unseen) > 0 && !q.hasProject(path) {
+		return tools.Failf("partial_rename", "Nothing was changed: %d files beside those that %s was given have the name %s, such as %s, and whether they use what is renamed is not known. Have a session in a smaller part of the workspace, or a %s that names the files that belong together.",
+			len(q.unseen), q.server.Name, old, q.unseen[0], cmp.Or(strings.Join(q.server.projects, " or "), "project file of the language"))
+	}
+	return nil
+}
+
+// hasProject reports whether a file says which files belong together with another one.
+func (q *question) hasProject(path string) bool {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		for _, name := range q.server.projects {
+			if info, err := q.files.Stat(filepath.Join(dir, name)); err == nil && info.Exists() {
+				return true
+			}
+		}
+		if dir == "." {
+			return false
+		}
+	}
 }
 
 func finished(e *Edit, about About, err error) (*Edit, error) {

@@ -40,6 +40,11 @@ const maxLocations = 5000
 func (a *Asker) Find(ctx context.Context, r Relation, t Target) (*Locations, error) {
 	var found Locations
 	about, err := a.askAt(ctx, t, func(q *question, d document, at protocol.Position) error {
+		if r == References || r == Implementation {
+			if err := q.giveUsers(d.text.wordAt(at, q.encoding)); err != nil {
+				return err
+			}
+		}
 		places, err := q.related(r, position(q, &d, at))
 		if err != nil {
 			return err

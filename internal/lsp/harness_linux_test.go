@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
@@ -71,13 +72,17 @@ func newKit(t testing.TB, config lsp.Config, files map[string]string) *kit {
 		Operator:  []string{filepath.Join(bin, "lsp", "node_modules", ".bin")},
 		Inherited: os.Getenv("PATH"), Covered: sandbox.SystemPaths(),
 	})
-	read := slices.Concat(sandbox.SystemPaths(), programs.Trees, []string{self, filepath.Join(bin, "gopls")})
+	read := slices.Concat(sandbox.SystemPaths(), programs.Trees, []string{self})
+	path := programs.Path
+	if config.Beside == "" {
+		read, path = append(read, filepath.Join(bin, "gopls")), append([]string{bin}, path...)
+	}
 	runners := command.New(command.Config{
-		Sandbox: s, View: sandbox.View{Read: read}, Network: tools.NetworkLoopback, Grace: 2 * time.Second, Path: append([]string{bin}, programs.Path...),
+		Sandbox: s, View: sandbox.View{Read: read}, Network: tools.NetworkLoopback, Grace: 2 * time.Second, Path: path,
 	})
 	env := toolstest.Env(t, files)
 	env.Rights = tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
-	set := lsp.New(runners, config)
+	set := lsp.New(runners, search.NewPool(nil), config)
 	return &kit{t: t, dir: env.Workspace.Dir(), env: env, runners: runners, set: set, asker: set.For(env, nil)}
 }
 

@@ -46,6 +46,11 @@ func (a *Asker) Hierarchy(ctx context.Context, direction Direction, t Target, de
 	depth = min(max(depth, 1), maxDepth)
 	about, err := a.askAt(ctx, t, func(q *question, d document, at protocol.Position) error {
 		s = Steps{}
+		if direction == Callers || direction == Subtypes {
+			if err := q.giveUsers(d.text.wordAt(at, q.encoding)); err != nil {
+				return err
+			}
+		}
 		if direction == Callers || direction == Callees {
 			return q.calls(&s, direction, position(q, &d, at), depth)
 		}

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -46,6 +47,10 @@ type Config struct {
 	// GoModules is a module cache of the machine, which gopls reads for a session whose
 	// commands have fetched no modules themselves. Nothing else may read it.
 	GoModules string `yaml:"go_modules"`
+
+	// Beside is the directory of toolserver. A language server of one file that commands do not
+	// find is looked for there, as toolserver-syntax is; commands do not read it.
+	Beside string `yaml:"-"`
 }
 
 // WithDefaults returns c with its zero fields filled in.
@@ -73,6 +78,7 @@ func (c Config) Known() []Server {
 // A Set has the language servers of all sessions. Its methods are safe for concurrent use.
 type Set struct {
 	runners *command.Runners
+	engines *search.Pool // finds who has a name
 	config  Config
 	table   []Server
 	watches atomic.Int64 // directories that its trackers may still watch
@@ -83,10 +89,10 @@ type Set struct {
 	sessions map[tools.Session]*place
 }
 
-// New returns a set without servers, which runners run.
-func New(runners *command.Runners, config Config) *Set {
+// New returns a set without servers, which runners run. Engines search the workspaces.
+func New(runners *command.Runners, engines *search.Pool, config Config) *Set {
 	config = config.WithDefaults()
-	s := &Set{runners: runners, config: config, table: config.Known(), sessions: make(map[tools.Session]*place)}
+	s := &Set{runners: runners, engines: engines, config: config, table: config.Known(), sessions: make(map[tools.Session]*place)}
 	s.watches.Store(int64(index.Watches() / watchShare))
 	return s
 }

@@ -13,6 +13,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,9 +87,13 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 	}
 	p.client = newClient(s.server)
 	variables, read := s.place.modules(s.server)
+	program := s.program
+	if real, err := filepath.EvalSymlinks(program); err == nil && set.config.Beside != "" && filepath.Dir(program) == set.config.Beside {
+		program, read = real, append(slices.Clip(read), real)
+	}
 	outputs, closed := make(chan *os.File, 1), make(chan struct{})
 	x, err := s.place.runner.Start(ctx, command.Command{
-		Path: s.program, Args: s.server.Command[1:], Dir: ".", Env: variables,
+		Path: program, Args: s.server.Command[1:], Dir: ".", Env: variables,
 		Input: true, MaxOutput: math.MaxInt64, Unmasked: true, Lasting: true,
 		// What reads messages reads the pipe: nobody hands them on.
 		Read: func(out *os.File) {

@@ -78,6 +78,22 @@ func TestGopls(t *testing.T) {
 	agree(t, k, startDirect(t, k.dir, "", program), "go", [2]string{"diff.go", "Edit"}, [2]string{"unified.go", "toUnified"}, [2]string{"diff.go", "Apply"})
 }
 
+// TestBeside: a language server that lies beside toolserver is found where commands find none.
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	beside := t.TempDir()
+	program := filepath.Join(binDir(t), "gopls")
+	newKit(t, lsp.Config{}, nil).needs("gopls")
+	if err := os.Symlink(program, filepath.Join(beside, "gopls")); err != nil {
+		t.Fatal(err)
+	}
+	k := newKit(t, lsp.Config{Beside: beside}, shapes)
+	if path, found := k.runners.Find("gopls"); found {
+		t.Skipf("commands find %s", path)
+	}
+	equal(t, "definition", k.find(lsp.Definition, lsp.Target{Path: "cmd/use/main.go", Line: 6, Symbol: "Total"}), []string{"total.go:4:6"})
+}
+
 func TestTypeScript(t *testing.T) {
 	k := newKit(t, lsp.Config{}, nil)
 	program := k.needs("typescript-language-server")
@@ -106,6 +122,25 @@ func TestPyright(t *testing.T) {
 	copyTree(t, "../../sdk/python", k.dir)
 	d := startDirect(t, k.dir, "", program, "--stdio")
 	agree(t, k, d, "python", [2]string{"toolserver/_calls.py", "Tries"}, [2]string{"toolserver/_calls.py", "lost_connection"}, [2]string{"toolserver/batch.py", "BatchResult"})
+}
+
+// TestPyrightModule asks about modules of Python's library.
+func TestPyrightModule(t *testing.T) {
+	t.Parallel()
+	libraries, err := filepath.Glob("/usr/lib/python3.*/logging")
+	if err != nil || len(libraries) == 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("there is no library of Python")
+		}
+		t.Skip("there is no library of Python")
+	}
+	k := newKit(t, lsp.Config{}, nil)
+	program := k.needs("pyright-langserver")
+	for _, name := range []string{"logging", "json"} {
+		copyTree(t, filepath.Join(filepath.Dir(libraries[0]), name), filepath.Join(k.dir, name))
+	}
+	d := startDirect(t, k.dir, "", program, "--stdio")
+	agree(t, k, d, "python", [2]string{"logging/handlers.py", "BaseRotatingHandler"}, [2]string{"json/decoder.py", "JSONDecodeError"}, [2]string{"logging/__init__.py", "_checkLevel"})
 }
 
 // shapes is a small module in which every question has an answer.

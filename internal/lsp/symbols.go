@@ -26,7 +26,7 @@ import (
 type Symbol struct {
 	Name        string
 	Kind        string // such as "function"
-	Container   string // what it is in, where that is known
+	Container   string // what it is in, where that is known; several joined by dots
 	Detail      string // such as its type
 	Location           // of its name
 	Begin, Last int    // the lines of all of it, where they are known
@@ -44,6 +44,7 @@ type Symbols struct {
 const (
 	maxSymbols    = 5000
 	maxCandidates = 20
+	maxOutlined   = 40 // files that are looked into for a name
 )
 
 // kinds are the names of what [protocol.SymbolKind] counts, from one.
@@ -107,7 +108,7 @@ func (q *question) symbolsIn(d *document) ([]Symbol, error) {
 				l, _ := q.location(at, s.SelectionRange)
 				whole, _ := q.location(at, s.Range)
 				list = append(list, Symbol{Name: s.Name, Kind: kindOf(s.Kind), Container: container, Detail: clip(value(s.Detail)), Location: l, Begin: whole.Line, Last: whole.EndLine, Depth: depth})
-				add(s.Children, s.Name, depth+1)
+				add(s.Children, strings.TrimPrefix(container+"."+s.Name, "."), depth+1)
 			}
 		}
 		add(result, "", 0)
@@ -115,10 +116,10 @@ func (q *question) symbolsIn(d *document) ([]Symbol, error) {
 	return list, nil
 }
 
-// WorkspaceSymbols returns the symbols of the workspace that a server finds for a name, in
-// the language of a path such as "x.go", or in those that the workspace has most files of.
-func (a *Asker) WorkspaceSymbols(ctx context.Context, name, like string) (*Symbols, error) {
-	servers, err := a.serversLike(ctx, like)
+// named returns the symbols of the workspace that servers find for a name, which may be
+// qualified, in the languages that the workspace has most files of.
+func (a *Asker) named(ctx context.Context, name string) (*Symbols, error) {
+	servers, err := a.serversOfMost(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func (a *Asker) WorkspaceSymbols(ctx context.Context, name, like string) (*Symbo
 	var failed error
 	answered := 0
 	for _, server := range servers {
-		program, _ := a.set.runners.Find(server.Command[0])
+		program, _ := a.set.find(server)
 		var list []Symbol
 		about, err := a.askServer(ctx, server, program, func(q *question) (err error) {
 			list, err = q.symbolsNamed(name)
@@ -154,7 +155,7 @@ func (a *About) add(b About) {
 	join := func(x, y, by string) string { return strings.Trim(x+by+y, by) }
 	a.Server, a.Indexing = join(a.Server, b.Server, ", "), join(a.Indexing, b.Indexing, "; ")
 	a.Trouble = join(a.Trouble, b.Trouble, "; ")
-	a.Unwatched = a.Unwatched || b.Unwatched
+	a.Unwatched, a.Unseen = a.Unwatched || b.Unwatched, a.Unseen+b.Unseen
 }
 
 // Bounds of finding out which languages a workspace has.
@@ -163,13 +164,8 @@ const (
 	maxAsked    = 3      // servers that are asked when no language is named
 )
 
-// serversLike returns the servers to ask: that of a path, or those of what the workspace has
-// most files of.
-func (a *Asker) serversLike(ctx context.Context, like string) ([]*Server, error) {
-	if like != "" {
-		server, _, err := a.set.serverFor(like)
-		return []*Server{server}, err
-	}
+// serversOfMost returns the servers to ask: those of what the workspace has most files of.
+func (a *Asker) serversOfMost(ctx context.Context) ([]*Server, error) {
 	found := a.set.found()
 	count := make(map[*Server]int)
 	n := 0
@@ -206,7 +202,7 @@ func (a *Asker) resolve(ctx context.Context, t Target) (Target, error) {
 	case t.Symbol == "":
 		return t, tools.Failf("no_target", "The question is about nothing: give a path with a line and a column, or the name of a symbol.")
 	}
-	all, err := a.WorkspaceSymbols(ctx, lastPart(t.Symbol), "")
+	all, err := a.named(ctx, t.Symbol)
 	if err != nil {
 		return t, err
 	}
@@ -224,10 +220,57 @@ func (a *Asker) resolve(ctx context.Context, t Target) (Target, error) {
 	return t, nil
 }
 
+// symbolsNamed returns the symbols of the workspace that the server finds for a name. One that
+// it finds by no such name is looked for in the files that have its last part.
 func (q *question) symbolsNamed(name string) ([]Symbol, error) {
 	if q.can.WorkspaceSymbolProvider == nil {
 		return nil, q.cannot("look for symbols by name in a workspace")
 	}
+	last := lastPart(name)
+	if err := q.giveUsers(last); err != nil {
+		return nil, err
+	}
+	if !q.server.findsAll && len(q.others(nil)) == 0 {
+		return nil, nil // a server that knows no file answers that there is no project
+	}
+	list, err := q.symbolsLike(last)
+	if err != nil || slices.ContainsFunc(list, func(s Symbol) bool { return s.is(name) }) {
+		return list, err
+	}
+	var paths []string
+	for _, s := range list {
+		if lastPart(s.Name) == last && !filepath.IsAbs(s.Path) && !slices.Contains(paths, s.Path) {
+			paths = append(paths, s.Path)
+		}
+	}
+	having, err := q.filesWith(last)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range having {
+		if !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	for _, path := range paths[:min(len(paths), maxOutlined)] {
+		if path, err = q.inside(path); err != nil {
+			continue
+		}
+		d, err := q.open(q.ctx, path)
+		if err != nil {
+			continue
+		}
+		symbols, err := q.symbolsIn(&d)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, slices.DeleteFunc(symbols, func(s Symbol) bool { return !s.is(name) })...)
+	}
+	return list, nil
+}
+
+// symbolsLike asks for the symbols of the workspace that have a name, or one like it.
+func (q *question) symbolsLike(name string) ([]Symbol, error) {
 	result, err := within(q, func(ctx context.Context) (protocol.WorkspaceSymbolResult, error) {
 		return q.remote.Symbols(ctx, &protocol.WorkspaceSymbolParams{Query: name})
 	})
@@ -301,12 +344,9 @@ func one(name string, list []Symbol, where string) (Symbol, error) {
 // is reports whether a symbol has a name, which may be qualified by what it is in.
 func (s Symbol) is(name string) bool {
 	plain := func(n string) string { return strings.NewReplacer("(", "", ")", "", "*", "").Replace(n) }
-	name = plain(name)
-	full := plain(s.Name)
-	if s.Container != "" {
-		full = plain(s.Container) + "." + full
-	}
-	return plain(s.Name) == name || full == name || strings.HasSuffix(full, "."+name)
+	name = plain(dotted(name))
+	full := "." + moduleName(s.Path) + "." + plain(s.qualified())
+	return plain(s.Name) == name || strings.HasSuffix(full, "."+name) || strings.HasSuffix(full, "/"+name)
 }
 
 func (s Symbol) qualified() string {
@@ -316,7 +356,16 @@ func (s Symbol) qualified() string {
 	return s.Container + "." + s.Name
 }
 
-func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+// dotted returns a qualified name of any language with dots.
+func dotted(name string) string {
+	name = strings.ReplaceAll(name, "::", ".")
+	return name[:min(1, len(name))] + strings.ReplaceAll(name[min(1, len(name)):], "#", ".")
+}
+
+func lastPart(name string) string {
+	name = dotted(name)
+	return name[strings.LastIndexByte(name, '.')+1:]
+}
 
 // cannot says that a server has no such answers.
 func (q *question) cannot(what string) error {

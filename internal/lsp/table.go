@@ -45,6 +45,13 @@ type Server struct {
 	// runsWorkspace says that a workspace can have the server run its own programs:
 	// toolchains, wrappers of compilers, builds. An operator names such a one to have it.
 	runsWorkspace bool
+
+	// findsAll says that the server finds the uses of a name in files that nobody gave it,
+	// checksAll that it tells what is wrong with such files.
+	findsAll, checksAll bool
+
+	// projects are names of files that tell the server which files belong together.
+	projects []string
 }
 
 // Defaults returns the servers that are known, which are used where their programs are found.
@@ -52,7 +59,7 @@ func Defaults() []Server {
 	return []Server{
 		{
 			Name: "gopls", Install: "go install golang.org/x/tools/gopls@latest", Command: []string{"gopls"},
-			Languages: map[string][]string{"go": {".go"}, "go.mod": {"go.mod"}, "go.work": {"go.work"}},
+			Languages: map[string][]string{"go": {".go"}, "go.mod": {"go.mod"}, "go.work": {"go.work"}}, findsAll: true, checksAll: true,
 			// It tells when it has told all that is wrong, and tells it at once.
 			Settings: map[string]any{"gopls": map[string]any{"verboseWorkDoneProgress": true, "diagnosticsDelay": "0s", "diagnosticsTrigger": "Edit", "linkTarget": ""}},
 		},
@@ -62,16 +69,17 @@ func Defaults() []Server {
 				"typescript": {".ts", ".mts", ".cts"}, "typescriptreact": {".tsx"},
 				"javascript": {".js", ".mjs", ".cjs"}, "javascriptreact": {".jsx"},
 			},
+			projects: []string{"tsconfig.json", "jsconfig.json"},
 			// A second server for syntax would answer what it knows while the first still reads.
 			Options: map[string]any{"disableAutomaticTypingAcquisition": true, "tsserver": map[string]any{"useSyntaxServer": "never"}},
 		},
 		{
 			Name: "pyright", Install: "npm install -g pyright", Command: []string{"pyright-langserver", "--stdio"},
-			Languages: map[string][]string{"python": {".py", ".pyi"}},
+			Languages: map[string][]string{"python": {".py", ".pyi"}}, findsAll: true,
 		},
 		{
 			Name: "rust-analyzer", Install: "rustup component add rust-analyzer", Command: []string{"rust-analyzer"}, runsWorkspace: true,
-			Languages: map[string][]string{"rust": {".rs"}},
+			Languages: map[string][]string{"rust": {".rs"}}, findsAll: true,
 			// A check would build, which is to write, and run what the workspace says.
 			Options: map[string]any{"checkOnSave": false, "cargo": map[string]any{"buildScripts": map[string]any{"enable": false}}, "procMacro": map[string]any{"enable": false}},
 		},
@@ -81,7 +89,7 @@ func Defaults() []Server {
 		},
 		{
 			Name: "jdtls", Install: "the release of eclipse.jdt.ls, with jdtls in the PATH of commands", Command: []string{"jdtls"}, runsWorkspace: true,
-			Languages: map[string][]string{"java": {".java"}},
+			Languages: map[string][]string{"java": {".java"}}, findsAll: true, checksAll: true,
 		},
 		{
 			Name: "bash-language-server", Install: "npm install -g bash-language-server", Command: []string{"bash-language-server", "start"},
@@ -185,7 +193,7 @@ func (s *Set) serverFor(path string) (server *Server, program string, err error)
 		if program, ok := s.programs.Load(server.Name); ok {
 			return server, program.(string), nil
 		}
-		if program, ok := s.runners.Find(server.Command[0]); ok {
+		if program, ok := s.find(server); ok {
 			s.programs.Store(server.Name, program)
 			return server, program, nil
 		}
@@ -202,10 +210,28 @@ func (s *Set) serverFor(path string) (server *Server, program string, err error)
 	return nil, "", tools.Failf("no_language_server", "There is no language server for %s: none is known for files of that kind. There are servers for %s; the operator adds others to code.servers.", path, s.endings())
 }
 
+// find returns the program of a server.
+func (s *Set) find(server *Server) (path string, ok bool) {
+	if path, ok = s.runners.Find(server.Command[0]); ok {
+		return path, true
+	}
+	return FindBeside(s.config.Beside, server.Command[0])
+}
+
+// FindBeside returns a program in a directory that is not one of commands.
+func FindBeside(dir, name string) (path string, ok bool) {
+	if dir == "" || strings.Contains(name, "/") {
+		return "", false
+	}
+	path = filepath.Join(dir, name)
+	info, err := os.Stat(path)
+	return path, err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}
+
 // found returns the servers whose programs are here, by name.
 func (s *Set) found() (list []*Server) {
 	for i := range s.table {
-		if _, ok := s.runners.Find(s.table[i].Command[0]); ok {
+		if _, ok := s.find(&s.table[i]); ok {
 			list = append(list, &s.table[i])
 		}
 	}

@@ -23,7 +23,7 @@ func TestWatchesAreFew(t *testing.T) {
 		t.Fatal(err)
 	}
 	most, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if set := New(command.New(command.Config{}), Config{}); err != nil || set.watches.Load() > most/8 || set.watches.Load() == 0 {
+	if set := New(command.New(command.Config{}), nil, Config{}); err != nil || set.watches.Load() > most/8 || set.watches.Load() == 0 {
 		t.Errorf("%d of %d watches, %v", set.watches.Load(), most, err)
 	}
 

@@ -25,6 +25,7 @@ import (
 	"github.com/toolserver/toolserver/internal/cli"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/server"
@@ -106,6 +107,10 @@ func codePrograms(c *config.Config, programs command.Programs) []codeProgram {
 		one := codeProgram{Name: s.Name}
 		var ok bool
 		if one.Path, ok = programs.Find(s.Command[0]); !ok {
+			one.Path, ok = lsp.FindBeside(server.Beside(), s.Command[0])
+		}
+		if !ok {
+			one.Path = ""
 			one.Note = "not found: " + cmp.Or(s.Install, command.NoProgram(s.Command[0]))
 		}
 		list = append(list, one)

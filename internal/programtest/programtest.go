@@ -51,11 +51,14 @@ func BuildSyntax(directory string) (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(directory, name)
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, ".")
-	cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "cmd", name)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s, which needs a C compiler: %w\n%s", name, err, out)
+	var out []byte
+	for _, flags := range []string{`-s -w -extldflags "-static"`, "-s -w"} { // as make builds it: with its libraries, where they are to be had
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", flags, "-o", program, ".")
+		cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "cmd", name)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+		if out, err = cmd.CombinedOutput(); err == nil {
+			return program, nil
+		}
 	}
-	return program, nil
+	return "", fmt.Errorf("building %s, which needs a C compiler: %w\n%s", name, err, out)
 }

@@ -102,7 +102,7 @@ func builtinTools() []tools.Tool {
 		browsers:   browser.New(runners, browser.Config{}),
 		engines:    search.NewPool(nil),
 		syntax:     syntax.NewPool(syntax.Config{}, nil, nil, search.NewPool(nil)),
-		servers:    lsp.New(runners, lsp.Config{}),
+		servers:    lsp.New(runners, search.NewPool(nil), lsp.Config{}),
 		made:       made,
 		skills:     skill.New(nil),
 		web:        pages,

@@ -18,7 +18,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// withServers serves a whole server that finds gopls and pyright.
+// withServers serves a whole server that finds gopls, pyright and typescript-language-server.
 func withServers(t *testing.T) *wholeServer {
 	t.Helper()
 	bin, err := filepath.EvalSymlinks("../../.bin")
@@ -31,6 +31,7 @@ func withServers(t *testing.T) *wholeServer {
 	node := filepath.Join(bin, "lsp", "node_modules", ".bin")
 	needs(t, filepath.Join(bin, "gopls"))
 	needs(t, filepath.Join(node, "pyright-langserver"))
+	needs(t, filepath.Join(node, "typescript-language-server"))
 	program, err := programtest.BuildSyntax(programDir(t))
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +114,36 @@ func TestLanguageServers(t *testing.T) {
 			t.Errorf("undo left %s: %q", name, got)
 		}
 	}
+}
+
+// TestRenameOfUnopenedFiles: a rename in TypeScript, without a project file and as the first call
+// of a session, changes all files that use the name, and tells which have it beside. A name
+// that is none is refused, and so is a rewrite that does not say with what.
+func TestRenameOfUnopenedFiles(t *testing.T) {
+	t.Parallel()
+	s := withServers(t)
+	s.file("cart.ts", "export class Cart {\n  total(): number {\n    return 1;\n  }\n}\n")
+	s.file("use.ts", "import { Cart } from \"./cart\";\n\nexport const sold: number = new Cart().total();\n")
+	s.file("notes.ts", "export const note = \"the total of it\";\n")
+	const left = "the word total is in 1 more file that typescript-language-server does not change: notes.ts"
+	const rename = `{"operation":"rename_symbol","symbol_name":"Cart.total","new_name":"sum","dry_run":`
+	s.wants(s.asked("", "code", rename+`true}`), "Would change 2 files", left, "+export const sold: number = new Cart().sum();", "(answered by typescript-language-server)")
+	s.wants(s.asked("", "code", `{"operation":"rename_symbol","symbol_name":"Cart.total","new_name":"1x","dry_run":false}`), "is no name of JavaScript and TypeScript")
+	s.wants(s.asked("", "code", `{"operation":"get_diagnostics","file_path":"cart.ts","text":"export class Cart {}\n"}`), "new: use.ts:3:40: error: ")
+	if _, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{SessionId: "asking", Mode: pb.Mode_MODE_ASK, Workspace: s.workspace}); err != nil {
+		t.Fatal(err)
+	}
+	s.wants(s.asked("asking", "code", rename+`true}`), "Would change 2 files") // its server is there now
+	shown := ""
+	end := s.in("asking", "code", rename+`false}`, func(a *pb.Approval) pb.AnswerKind {
+		shown = a.GetPreview().GetText()
+		return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE
+	})
+	s.wants(shown, left, "+++ b/cart.ts", "+++ b/use.ts")
+	s.wants(contentText(end), "Changed 2 files.", left)
+	s.wants(s.read("use.ts"), "new Cart().sum()")
+	s.wants(s.asked("", "code", `{"operation":"pattern_rewrite","pattern":"new Cart()","language":"typescript","dry_run":false}`), "replacement")
+	s.wants(s.asked("", "code", `{"operation":"get_document_symbols","file_path":"use.ts"}`), "(answered by syntax)")
 }
 
 // TestErrorsBesideEdits: in a session that wants it, each tool that changes text tells which

@@ -44,14 +44,19 @@ func execBeside() string {
 
 // beside returns a program that lies beside the server; "" where none does.
 func beside(name string) string {
+	if dir := Beside(); dir != "" && isFile(filepath.Join(dir, name)) {
+		return filepath.Join(dir, name)
+	}
+	return ""
+}
+
+// Beside returns the directory of the server's program; "" where that is not known.
+func Beside() string {
 	self, err := os.Executable()
 	if err != nil {
 		return ""
 	}
-	if path := filepath.Join(filepath.Dir(self), name); isFile(path) {
-		return path
-	}
-	return ""
+	return filepath.Dir(self)
 }
 
 // syntaxOf returns how source code is parsed.

@@ -96,7 +96,10 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	runners := NewRunners(c, jails, c.Programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(c.StateDir(), "pdf")})
 	browsers := browser.New(runners, c.Browser)
-	servers := lsp.New(runners, c.Code)
+	indexes := indexesOf(c.Search)
+	engines := search.NewPool(indexes)
+	c.Code.Beside = Beside()
+	servers := lsp.New(runners, engines, c.Code)
 	registry := &tools.Registry{Capabilities: capabilities(c, jails, runners, browsers)}
 	companions := companion.New(runners, companion.Config{Limits: c.Sandbox.Kept, Languages: languagesOf(&c.Sandbox)})
 	made, err := dynamic.New(c.Dynamic, registry, runners)
@@ -116,8 +119,6 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		return nil, err
 	}
 	opened = append(opened, func() { remembered.Close() })
-	indexes := indexesOf(c.Search)
-	engines := search.NewPool(indexes)
 	door := new(errand.Door)
 	workflows := workflow.New(workflow.Options{
 		Config: c.Workflows, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,

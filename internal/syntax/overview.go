@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/search"
 )
 
 // An Overview tells what a code base is made of, the most important first.
@@ -38,11 +40,18 @@ type Directory struct {
 // maxImportant is how many symbols are told of a directory.
 const maxImportant = 12
 
-// entryFiles are names of files in which programs begin.
+// entryFiles are names of files in which programs begin: at the top of a project or in its src.
+// In other directories they are what others import, but for some names.
 var entryFiles = map[string]bool{
-	"__main__.py": true, "manage.py": true, "app.py": true, "wsgi.py": true, "asgi.py": true, "index.js": true, "index.ts": true, "main.js": true,
-	"main.ts": true, "main.tsx": true, "index.tsx": true, "server.js": true, "server.ts": true, "app.js": true, "app.ts": true, "main.rb": true, "index.php": true,
+	"__main__.py": true, "manage.py": true, "app.py": true, "wsgi.py": true, "asgi.py": true, "index.js": true, "index.ts": true, "main.js": true, "index.jsx": true,
+	"main.ts": true, "main.jsx": true, "main.tsx": true, "index.tsx": true, "server.js": true, "server.ts": true, "app.js": true, "app.ts": true, "main.rb": true, "index.php": true,
 }
+
+// entryAnywhere are those of entryFiles in which programs begin in every directory.
+var entryAnywhere = map[string]bool{"__main__.py": true, "manage.py": true}
+
+// projectFiles are in the directory of a project.
+var projectFiles = []string{"package.json", "pyproject.toml", "setup.py", "requirements.txt", "deno.json", "composer.json", "Gemfile"}
 
 // Overview returns what the files of a scope are made of.
 func (e *Engine) Overview(ctx context.Context, s Scope, progress func(done, total int)) (Overview, Survey, error) {
@@ -51,6 +60,11 @@ func (e *Engine) Overview(ctx context.Context, s Scope, progress func(done, tota
 		return Overview{}, survey, err
 	}
 	var o Overview
+	scripts, err := e.scripts(ctx, s)
+	if err != nil {
+		return Overview{}, survey, err
+	}
+	projects := make(map[string]bool) // by directory
 	languages := make(map[string]int)
 	dirs := make(map[string]*Directory)
 	for _, f := range files {
@@ -67,16 +81,14 @@ func (e *Engine) Overview(ctx context.Context, s Scope, progress func(done, tota
 		if d.Files++; !slices.Contains(d.Languages, l.name) {
 			d.Languages = append(d.Languages, l.name)
 		}
-		tops := f.important()
-		for _, t := range tops {
-			if isEntry(t) {
-				o.Entries = append(o.Entries, t)
-			}
-		}
-		if entryFiles[path.Base(f.path)] {
+		if line := scripts[f.path]; line > 0 {
+			o.Entries = append(o.Entries, Found{Path: f.path, Line: line})
+		} else if entry, ok := f.entry(); ok {
+			o.Entries = append(o.Entries, entry)
+		} else if e.isEntryFile(f.path, projects) {
 			o.Entries = append(o.Entries, Found{Path: f.path, Line: 1})
 		}
-		d.Symbols = append(d.Symbols, tops...)
+		d.Symbols = append(d.Symbols, f.important()...)
 	}
 	for name, count := range languages {
 		o.Languages = append(o.Languages, Count{name, count})
@@ -99,13 +111,68 @@ func (e *Engine) Overview(ctx context.Context, s Scope, progress func(done, tota
 	return o, survey, nil
 }
 
-// isEntry reports whether a program begins with a symbol.
-func isEntry(f Found) bool {
-	return isFunction(f.Kind) && (f.Name == "main" || f.Name == "Main") && !isTest(f.Path)
+// scripts returns the files of Python that are programs as well as modules, and the line where
+// the program begins.
+func (e *Engine) scripts(ctx context.Context, s Scope) (map[string]int, error) {
+	lines := make(map[string]int)
+	scope := search.Scope{Path: s.Path, Match: "**/*.py", Exclude: s.Exclude}
+	_, err := e.search.Grep(ctx, search.Pattern{Text: `^if\s*\(?__name__\s*==\s*['"]__main__['"]`}, scope, search.Options{MaxPerFile: 1, MaxColumns: 1}, func(f search.File) bool {
+		if len(f.Lines) > 0 && !isTest(f.Path) {
+			lines[f.Path] = f.Lines[0].Number
+		}
+		return true
+	})
+	return lines, err
 }
 
+// mains are what programs begin with in languages: what is called main, or Main.
+var mains = map[string]string{"go": "function", "c": "function", "cpp": "function", "rust": "function", "kotlin": "function", "java": "method", "csharp": "method"}
+
+// entry returns the symbol of a file with which a program begins.
+func (f pathSymbols) entry() (Found, bool) {
+	kind := mains[languageOf(f.path, nil).name]
+	if kind == "" || isTest(f.path) {
+		return Found{}, false
+	}
+	for r := range f.each {
+		if kinds[r.kind] == kind && (r.name == "main" || r.name == "Main") && (r.depth == 0 || kind == "method") {
+			return Found{Path: f.path, Name: strings.TrimPrefix(r.container+"."+r.name, "."), Kind: kind, Line: r.line, EndLine: r.end()}, true
+		}
+	}
+	return Found{}, false
+}
+
+// isEntryFile reports whether a program begins with a file, by its name and where it is. It
+// notes which directories are those of projects.
+func (e *Engine) isEntryFile(file string, projects map[string]bool) bool {
+	base, dir := path.Base(file), path.Dir(file)
+	if !entryFiles[base] || isTest(file) {
+		return false
+	}
+	if path.Base(dir) == "src" {
+		dir = path.Dir(dir)
+	}
+	if entryAnywhere[base] || dir == "." {
+		return true
+	}
+	is, known := projects[dir]
+	if !known {
+		is = slices.ContainsFunc(projectFiles, func(name string) bool {
+			info, err := e.ws.Stat(path.Join(dir, name))
+			return err == nil && info.Exists()
+		})
+		projects[dir] = is
+	}
+	return is
+}
+
+// testDirs are names of directories with tests.
+var testDirs = []string{"testdata", "test", "tests", "__tests__", "spec", "fixtures"}
+
 func isTest(file string) bool {
-	return strings.Contains(file, "_test.") || strings.Contains(file, ".test.") || strings.Contains(file, ".spec.") || strings.Contains("/"+file, "/testdata/") || strings.Contains("/"+file, "/test/")
+	base := path.Base(file)
+	return strings.Contains(base, "_test.") || strings.Contains(base, ".test.") || strings.Contains(base, ".spec.") || strings.HasPrefix(base, "test_") ||
+		slices.ContainsFunc(strings.Split(path.Dir(file), "/"), func(dir string) bool { return slices.Contains(testDirs, dir) })
 }
 
 // important returns what stands at the top of a file, with a score that says what of a file matters to who has not seen it: types by what they

@@ -6,12 +6,14 @@ package syntax
 import (
 	"bufio"
 	"context"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -253,7 +255,7 @@ type process struct {
 	pool    *Pool
 }
 
-// start starts a process, which sees no file but itself and the system's.
+// start starts a process, which sees no file but itself and, if it needs libraries, the system's.
 func (p *parsers) start() (_ *process, err error) {
 	if p.program == "" {
 		return nil, ErrMissing
@@ -269,7 +271,11 @@ func (p *parsers) start() (_ *process, err error) {
 			one.end()
 		}
 	}()
-	one.jail, err = one.space.Jail(sandbox.Profile{View: sandbox.View{Read: append(sandbox.SystemPaths(), program)}})
+	read := []string{program} // each place more takes time to be shown
+	if !isStatic(program) {
+		read = append(sandbox.SystemPaths(), program)
+	}
+	one.jail, err = one.space.Jail(sandbox.Profile{View: sandbox.View{Read: read}})
 	if err != nil {
 		return nil, err
 	}
@@ -295,6 +301,16 @@ func (p *parsers) start() (_ *process, err error) {
 		Limits: sandbox.Limits{Memory: maxMemory, Processes: 32, OpenFiles: 64},
 	})
 	return one, err
+}
+
+// isStatic reports whether a program runs without any other file.
+func isStatic(program string) bool {
+	file, err := elf.Open(program)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return !slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 func (one *process) kill() { one.process.Kill() }

@@ -70,6 +70,9 @@ func newErrors(ctx context.Context, env tools.Env, servers *lsp.Set, details jso
 		}
 		b.WriteString("new " + problem(one))
 	}
+	if len(found.By) > 0 {
+		b.WriteString("(answered by " + strings.Join(found.By, ", ") + ")\n")
+	}
 	for _, note := range found.Notes {
 		b.WriteString("(" + note + ")\n")
 	}

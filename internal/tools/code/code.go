@@ -50,7 +50,7 @@ type input struct {
 	Path          string   `json:"path,omitempty" check:"max=4096" jsonschema:"where to look"`
 	Language      string   `json:"language,omitempty" check:"max=40"`
 	Pattern       string   `json:"pattern,omitempty" check:"max=10000"`
-	Replacement   string   `json:"replacement,omitempty" check:"max=10000"`
+	Replacement   *string  `json:"replacement,omitempty" check:"max=10000"`
 	DryRun        *bool    `json:"dry_run,omitempty"`
 	Limit         int      `json:"limit,omitempty" check:"min=1,max=1000" jsonschema:"default 50"`
 	Offset        int      `json:"offset,omitempty" check:"min=0,max=100000"`
@@ -78,6 +78,9 @@ func (in input) Check() []tools.Problem {
 		needs("pattern", in.Pattern != "")
 	case "pattern_rewrite":
 		needs("pattern", in.Pattern != "")
+		if in.Replacement == nil {
+			problems = append(problems, tools.Problem{Pointer: "/replacement", Message: "is required for pattern_rewrite: an empty text removes what matches"})
+		}
 	case "get_diagnostics", "get_code_actions", "organize_imports", "format":
 		needs("file_path", in.file() != "")
 	case "apply_code_action":
@@ -197,6 +200,10 @@ func (c *call) run(ctx context.Context) (tools.Result, error) {
 		return c.search(ctx)
 	case "pattern_rewrite":
 		return c.rewrite(ctx)
+	case "search_codebase_map":
+		if c.in.SymbolName != "" || len(c.in.Symbols) > 0 || c.in.Pattern != "" {
+			return c.searchMap(ctx)
+		}
 	}
 	return c.overview(ctx)
 }
@@ -215,10 +222,7 @@ func scope(env tools.Env, in input) (syntax.Scope, error) {
 	if s.Language == "" && !info.Mode.IsDir() {
 		s.Language = syntax.LanguageOf(path)
 	}
-	if s.Language == "" && in.Operation == "pattern_search" {
-		s.Language = mostly(env.Workspace, path, s.Exclude)
-	}
-	if s.Language == "" && strings.HasPrefix(in.Operation, "pattern_") {
+	if s.Language == "" && in.Operation == "pattern_rewrite" {
 		return s, tools.Failf("language_needed", "Say with language which language the pattern is in. There are %s.", strings.Join(syntax.Languages(), ", "))
 	}
 	return s, nil
@@ -227,9 +231,9 @@ func scope(env tools.Env, in input) (syntax.Scope, error) {
 // maxNames is how many entries are looked at for the language of a directory.
 const maxNames = 20_000
 
-// mostly returns the language that most files of source code below a directory have; "" for
-// none.
-func mostly(ws *workspace.Workspace, top string, exclude func(path string) bool) string {
+// spoken returns the languages that files of source code below a directory have, that of most
+// files first.
+func spoken(ws *workspace.Workspace, top string, exclude func(path string) bool) []string {
 	files := make(map[string]int)
 	_, _ = ws.Walk(context.Background(), top, maxNames, func(e workspace.Entry) error {
 		if e.Mode.IsDir() {
@@ -243,13 +247,7 @@ func mostly(ws *workspace.Workspace, top string, exclude func(path string) bool)
 		}
 		return nil
 	})
-	most := ""
-	for _, l := range slices.Sorted(maps.Keys(files)) {
-		if files[l] > files[most] {
-			most = l
-		}
-	}
-	return most
+	return slices.SortedFunc(maps.Keys(files), func(a, b string) int { return cmp.Or(files[b]-files[a], cmp.Compare(a, b)) })
 }
 
 // progress tells who waits that files are parsed.
@@ -283,6 +281,7 @@ func (c *call) answer(p *page, s syntax.Survey) (tools.Result, error) {
 	if s.Waiting > 0 {
 		p.note(count(s.Waiting, "file was", "files were") + " not looked at yet, since the time was over: call again for the rest")
 	}
+	p.note("answered by syntax")
 	result := tools.TextResult(p.text.String())
 	var err error
 	result.Details, err = json.Marshal(details{

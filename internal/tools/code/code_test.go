@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/lsp"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/syntax/syntaxtest"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -26,7 +27,7 @@ import (
 func TestMain(m *testing.M) { syntaxtest.Main(m) }
 
 // noServers is a machine without language servers.
-var noServers = lsp.New(command.New(command.Config{Path: []string{"/nonexistent"}}), lsp.Config{})
+var noServers = lsp.New(command.New(command.Config{Path: []string{"/nonexistent"}}), search.NewPool(nil), lsp.Config{})
 
 func tool(t testing.TB) tools.Tool {
 	return code.Tools(syntaxtest.Pool(t, syntaxtest.Program(t), index.NewPool(index.Config{})), noServers)[0]
@@ -188,5 +189,18 @@ func TestPages(t *testing.T) {
 		if found != 120 || pages != 5 {
 			t.Errorf("%s: %d on %d pages", input, found, pages)
 		}
+	}
+}
+
+// TestNoReplacement: a rewrite that says nothing of what comes instead removes nothing; an
+// empty text does.
+func TestNoReplacement(t *testing.T) {
+	env, tool := toolstest.Env(t, map[string]string{"a.go": "package a\n\nfunc f() {\n\tfoo(1)\n}\n"}), tool(t)
+	_, err := tool.Decode(env, []byte(`{"operation":"pattern_rewrite","pattern":"foo($A)","language":"go","dry_run":false}`))
+	if err == nil || !strings.Contains(err.Error(), "replacement") {
+		t.Errorf("without a replacement: %v", err)
+	}
+	if got := run(t, tool, env, `{"operation":"pattern_rewrite","pattern":"foo($A)","replacement":"","language":"go","dry_run":false}`); !strings.HasPrefix(got, "Changed 1 place") || read(t, env, "a.go") != "package a\n\nfunc f() {\n\t\n}\n" {
+		t.Errorf("with an empty one: %s\n%s", got, read(t, env, "a.go"))
 	}
 }

@@ -4,15 +4,19 @@
 package code
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/syntax"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -110,6 +114,9 @@ func (c *call) answered(p *page, about lsp.About) (tools.Result, error) {
 	if about.Unwatched {
 		p.note("the workspace has more files than are watched: " + about.Server + " may not know of all changes")
 	}
+	if about.Unseen > 0 {
+		p.note(count(about.Unseen, "more file has", "more files have") + " names of it and " + about.Server + " was not given them, for there are too many: the answer may lack something")
+	}
 	p.note("answered by " + about.Server)
 	result := tools.TextResult(p.text.String())
 	var err error
@@ -124,9 +131,8 @@ func line(l lsp.Location) string {
 
 func (c *call) places(ctx context.Context, asker *lsp.Asker, relation lsp.Relation) (tools.Result, error) {
 	found, err := asker.Find(ctx, relation, c.in.target())
-	if failure, ok := errors.AsType[*tools.Failure](err); ok && failure.Code == "no_language_server" && c.in.SymbolName != "" && relation == lsp.Definition && c.pool.Available() {
-		c.in.Operation, c.in.Path, c.in.FilePath = "lookup_symbols", "", "" // what syntax alone knows
-		return c.symbols(ctx)
+	if failure, ok := errors.AsType[*tools.Failure](err); ok && failure.Code == "no_language_server" && relation == lsp.Definition && c.pool.Available() {
+		return c.declared(ctx, failure)
 	}
 	if err != nil {
 		return tools.Result{}, err
@@ -140,6 +146,49 @@ func (c *call) places(ctx context.Context, asker *lsp.Asker, relation lsp.Relati
 	}
 	p.leftOut(found.More)
 	return c.answered(p, found.About)
+}
+
+// word is a name in a line of code.
+var word = regexp.MustCompile(`[\p{L}\p{N}_$]+`)
+
+// declared answers goto_definition by syntax alone, which knows names and not what they refer to.
+func (c *call) declared(ctx context.Context, noServer *tools.Failure) (tools.Result, error) {
+	file := c.in.file()
+	if file != "" && c.in.Row > 0 {
+		path, err := c.env.Path(file)
+		if err != nil {
+			return tools.Result{}, err
+		}
+		text, err := c.engine.Read(path)
+		if err != nil {
+			return tools.Result{}, err
+		}
+		lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+		if c.in.Row > len(lines) {
+			return tools.Result{}, tools.Failf("no_such_position", "Line %d is not in %s, which has %d lines.", c.in.Row, plain(file), len(lines))
+		}
+		line := lines[c.in.Row-1]
+		names := word.FindAllStringIndex(line, -1)
+		wanted := c.in.SymbolName[strings.LastIndexAny(c.in.SymbolName, ".:#")+1:]
+		at := slices.IndexFunc(names, func(n []int) bool {
+			if wanted != "" {
+				return line[n[0]:n[1]] == wanted
+			}
+			return utf8.RuneCountInString(line[:n[0]]) < c.in.Column && c.in.Column <= utf8.RuneCountInString(line[:n[1]])+1
+		})
+		if at < 0 {
+			return tools.Result{}, tools.Failf("no_such_symbol", "There is no name %s in line %d of %s, which is: %s", wanted, c.in.Row, plain(file), clip(line))
+		}
+		c.in.SymbolName = cmp.Or(c.in.SymbolName, line[names[at][0]:names[at][1]])
+	}
+	if c.in.SymbolName == "" {
+		return tools.Result{}, noServer
+	}
+	if file != "" && c.in.Language == "" {
+		c.in.Language = syntax.LanguageOf(file)
+	}
+	c.in.Operation, c.in.Path, c.in.FilePath, c.in.Row, c.in.Column = "lookup_symbols", "", "", 0, 0
+	return c.symbols(ctx, "there is no language server for it: these are the symbols of that name")
 }
 
 func (c *call) words(answer *lsp.Text, err error) (tools.Result, error) {
@@ -304,6 +353,25 @@ func (p *editPlan) paths() []string {
 
 func (p *editPlan) diff() string { return output.ValidText(p.edit.Diff(plain)) }
 
+// maxLeft is how many files are named that a rename leaves.
+const maxLeft = 5
+
+// left says which files have the name that is renamed and are not changed; "" where there are none.
+func (p *editPlan) left() string {
+	n := len(p.edit.Left)
+	if n == 0 {
+		return ""
+	}
+	var names []string
+	for _, path := range p.edit.Left[:min(n, maxLeft)] {
+		names = append(names, plain(path))
+	}
+	if n > maxLeft {
+		names = append(names, fmt.Sprintf("and %d more", n-maxLeft))
+	}
+	return fmt.Sprintf("the word %s is in %s that %s does not change: %s", p.edit.Name, count(n, "more file", "more files"), p.edit.Server, strings.Join(names, ", "))
+}
+
 // edit answers the operations that change files.
 func (c *call) edit(ctx context.Context) (tools.Result, error) {
 	var plan *editPlan
@@ -341,6 +409,9 @@ func (c *call) edit(ctx context.Context) (tools.Result, error) {
 		p.text.WriteByte('\n')
 	}
 	p.seen, p.shown = len(plan.edit.Files), len(plan.edit.Files)
+	if left := plan.left(); left != "" {
+		p.text.WriteString("(" + left + ")\n\n")
+	}
 	p.text.WriteString(plan.diff()) // what does not fit is kept as an artifact
 	return c.answered(p, plan.edit.About)
 }

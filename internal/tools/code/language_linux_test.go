@@ -18,6 +18,7 @@ import (
 	"github.com/toolserver/toolserver/internal/lsp"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/syntax/syntaxtest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/code"
@@ -47,7 +48,7 @@ func withGopls(t *testing.T) tools.Tool {
 		Sandbox: s, Grace: 2 * time.Second, Path: append([]string{bin}, programs.Path...),
 		View: sandbox.View{Read: slices.Concat(sandbox.SystemPaths(), programs.Trees, []string{filepath.Join(bin, "gopls")})},
 	})
-	return code.Tools(syntaxtest.Pool(t, "", nil), lsp.New(runners, lsp.Config{}))[0]
+	return code.Tools(syntaxtest.Pool(t, "", nil), lsp.New(runners, search.NewPool(nil), lsp.Config{}))[0]
 }
 
 // TestLanguageServer: what a language server answers, as the model reads it.

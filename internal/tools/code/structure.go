@@ -5,6 +5,7 @@ package code
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,16 +22,47 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// search answers pattern_search.
+// maxGuesses is how many languages a pattern is tried in that names none.
+const maxGuesses = 4
+
+// search answers pattern_search. Where no language is named, it is the first one, by how many
+// files are in it, that has code of the shape.
 func (c *call) search(ctx context.Context) (tools.Result, error) {
 	s, err := scope(c.env, c.in)
 	if err != nil {
 		return tools.Result{}, err
 	}
 	p := c.page(50)
-	found, survey, err := c.engine.Match(ctx, s, c.in.Pattern, p.offset, p.limit)
-	if err != nil {
+	languages := []string{s.Language}
+	if s.Language == "" {
+		if languages = spoken(c.env.Workspace, s.Path, s.Exclude); len(languages) == 0 {
+			return tools.Result{}, tools.Failf("no_source_code", "There is no source code in %s. There are grammars for %s.", plain(c.in.top()), strings.Join(syntax.Languages(), ", "))
+		}
+		languages = languages[:min(len(languages), maxGuesses)]
+	}
+	var found []syntax.Match
+	var survey syntax.Survey
+	var tried []string // what the pattern is code of
+	for _, language := range languages {
+		s.Language = language
+		var wrong error
+		if found, survey, wrong = c.engine.Match(ctx, s, c.in.Pattern, p.offset, p.limit); wrong != nil && !syntax.IsPattern(wrong) {
+			return tools.Result{}, wrong
+		}
+		if wrong == nil {
+			tried = append(tried, language)
+		}
+		err = cmp.Or(err, wrong)
+		if len(found) > 0 {
+			break
+		}
+	}
+	if len(tried) == 0 {
 		return tools.Result{}, err
+	}
+	guessed := c.in.Language == "" && len(languages) > 1
+	if guessed && len(found) > 0 {
+		c.in.Language = s.Language // so that the next page is of the same
 	}
 	last := ""
 	for _, m := range found {
@@ -50,10 +82,10 @@ func (c *call) search(ctx context.Context) (tools.Result, error) {
 		})
 	}
 	if p.seen == 0 {
-		p.note(fmt.Sprintf("nothing of %s has this shape; %s", s.Language, count(survey.Files, "file has its words", "files have its words")))
+		p.note(fmt.Sprintf("nothing of %s has this shape; %s", strings.Join(tried, ", "), count(survey.Files, "file has its words", "files have its words")))
 	}
-	if c.in.Language == "" {
-		p.note("in " + s.Language + ": say language for another")
+	if guessed && p.seen > 0 {
+		p.note("in " + tried[len(tried)-1] + ": say language for another")
 	}
 	return c.answer(p, survey)
 }
@@ -87,10 +119,10 @@ func newPlan(ctx context.Context, env tools.Env, in input, pool *syntax.Pool) *p
 		p.err = err
 	case !pool.Available():
 		p.err = syntax.ErrMissing
-	case strings.Contains(in.Replacement, "[masked: "):
+	case strings.Contains(*in.Replacement, "[masked: "):
 		p.err = tools.Failf("masked_text", "The replacement has [masked: …] in it, which stands for a secret that you were not shown. Nothing was written.")
 	default:
-		p.changes, p.survey, p.err = pool.Engine(env.Workspace).Rewrite(ctx, s, in.Pattern, in.Replacement)
+		p.changes, p.survey, p.err = pool.Engine(env.Workspace).Rewrite(ctx, s, in.Pattern, *in.Replacement)
 	}
 	return p
 }
@@ -132,7 +164,12 @@ func preview(env tools.Env, in input, pool *syntax.Pool, servers *lsp.Set) tools
 	var diff func() string
 	if in.asksServer() {
 		p := plannedEdit(env, in, servers)
-		paths, err, diff = p.paths(), p.err, p.diff
+		paths, err, diff = p.paths(), p.err, func() string {
+			if left := p.left(); left != "" {
+				return left + "\n\n" + p.diff()
+			}
+			return p.diff()
+		}
 	} else {
 		p := planned(env, in, pool)
 		paths, err, diff = p.paths(), p.err, p.diff

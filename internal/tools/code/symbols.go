@@ -16,8 +16,8 @@ import (
 // maxSource is how many lines of a symbol are shown.
 const maxSource = 200
 
-// symbols answers search_symbols and lookup_symbols.
-func (c *call) symbols(ctx context.Context) (tools.Result, error) {
+// symbols answers search_symbols and lookup_symbols, with notes.
+func (c *call) symbols(ctx context.Context, notes ...string) (tools.Result, error) {
 	s, err := scope(c.env, c.in)
 	if err != nil {
 		return tools.Result{}, err
@@ -49,6 +49,9 @@ func (c *call) symbols(ctx context.Context) (tools.Result, error) {
 		if exact {
 			note += "; search_symbols finds names that are like it"
 		}
+		p.note(note)
+	}
+	for _, note := range notes {
 		p.note(note)
 	}
 	return c.answer(p, survey)
@@ -142,6 +145,33 @@ func entry(s syntax.Symbol) string {
 	return line + "\n"
 }
 
+// searchMap answers search_codebase_map of a name: the directories that have it in their path,
+// and the symbols that are called like it.
+func (c *call) searchMap(ctx context.Context) (tools.Result, error) {
+	if c.in.SymbolName == "" && len(c.in.Symbols) == 0 {
+		c.in.SymbolName, c.in.Pattern = c.in.Pattern, ""
+	}
+	s, err := scope(c.env, c.in)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	o, _, err := c.engine.Overview(ctx, s, c.progress)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	var notes []string
+	for _, d := range o.Directories {
+		name := strings.ToLower(cmp.Or(c.in.SymbolName, strings.Join(c.in.Symbols, " ")))
+		if strings.Contains(strings.ToLower(d.Path), name) && len(notes) < maxDirectories {
+			notes = append(notes, fmt.Sprintf("a directory is called so: %s/, with %s", plain(d.Path), count(d.Files, "file", "files")))
+		}
+	}
+	return c.symbols(ctx, notes...)
+}
+
+// maxDirectories is how many directories are told of that are called like what is looked for.
+const maxDirectories = 10
+
 // overview answers generate_codebase_overview and search_codebase_map.
 func (c *call) overview(ctx context.Context) (tools.Result, error) {
 	s, err := scope(c.env, c.in)
@@ -164,7 +194,7 @@ func (c *call) overview(ctx context.Context) (tools.Result, error) {
 				fmt.Fprintf(&p.text, "… and %d more entry points\n", len(o.Entries)-i)
 				break
 			}
-			fmt.Fprintf(&p.text, "entry point: %s:%d %s\n", plain(e.Path), e.Line, e.Name)
+			p.text.WriteString(strings.TrimRight(fmt.Sprintf("entry point: %s:%d %s", plain(e.Path), e.Line, e.Name), " ") + "\n")
 		}
 	}
 	// What fits is shared: with many directories, each shows less.
