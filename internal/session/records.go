@@ -381,6 +381,9 @@ func (s *Store) Restore(ctx context.Context) error {
 	var list []record
 	understood := true
 	err := state.Snapshot(ctx, r.kv, "", func(e state.Entry) {
+		if strings.HasSuffix(e.Key, "/"+markerPart) {
+			return
+		}
 		var found record
 		err := json.Unmarshal(e.Value, &found)
 		if err == nil && found.Version > recordVersion {
