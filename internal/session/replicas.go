@@ -4,11 +4,14 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -193,12 +196,66 @@ func (r *Replicas) reach(found *record) error {
 			return nil
 		}
 	}
+	return fmt.Errorf("%w: session %q %s", ErrElsewhere, found.ID, elsewhere(found))
+}
+
+// elsewhere tells why a session cannot be reached, and what helps.
+func elsewhere(found *record) string {
 	anew := "close the session and create it again"
 	if found.ID == DefaultID {
 		anew = "close the session: the next call has a new one"
 	}
-	return fmt.Errorf("%w: session %q worked at a replica that is gone, in a directory which this one does not share. "+
-		"It goes on when a replica with that directory is back; to begin with no files, %s", ErrElsewhere, found.ID, anew)
+	return "worked at a replica that is gone, in a directory which this one does not share. It goes on when a replica with that directory is back; to begin with no files, " + anew
+}
+
+// A Stranded is what is known of a session that no server has.
+type Stranded struct {
+	ID                string
+	Owner             auth.Owner
+	Workspace         string
+	Created, LastUsed time.Time
+	Settings          *Settings
+	Why               string // it cannot be used now, or what has it go on
+}
+
+// Stranded returns those of some sessions that are stored and belong to an owner, or to those whom it
+// stands for, the oldest first. The keys are those of [OwnerKey].
+func (s *Store) Stranded(ctx context.Context, owner auth.Owner, keys []string) (list []Stranded, err error) {
+	wanted := make(map[string]bool)
+	for _, key := range keys {
+		if of, _, ok := KeyOwner(key); ok && owner.Covers(of) {
+			wanted[key] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	newest := make(map[string]*record)
+	err = state.Snapshot(ctx, s.config.Records.kv, "", func(e state.Entry) {
+		var found record
+		if json.Unmarshal(e.Value, &found) != nil || found.Version > recordVersion {
+			return
+		}
+		if key := OwnerKey(found.Owner, found.ID); wanted[key] && (newest[key] == nil || newest[key].Epoch < found.Epoch) {
+			newest[key] = &found
+		}
+	})
+	for _, found := range newest {
+		list = append(list, s.config.Replicas.stranded(found))
+	}
+	slices.SortFunc(list, func(a, b Stranded) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	return list, err
+}
+
+func (r *Replicas) stranded(found *record) Stranded {
+	one := Stranded{
+		ID: found.ID, Owner: found.Owner, Workspace: found.Workspace, Created: found.Created, LastUsed: found.Used,
+		Settings: found.settings(), Why: "The replica that had the session is gone: it goes on at another one with the next call.",
+	}
+	if err := r.reach(found); err != nil {
+		one.Why = "Session " + strconv.Quote(found.ID) + " " + elsewhere(found) + "."
+	}
+	return one
 }
 
 // Adopt brings a session here that no server has. Before ready is called, nobody uses it.
