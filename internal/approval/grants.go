@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/state"
 )
 
 // A Grant is a lasting answer and the session it belongs to.
@@ -82,21 +83,24 @@ func (s *Store) give(q *Question, a Answer) (*policy.Grant, error) {
 	if a.Kind == AllowAlways {
 		grant.Action = policy.Allow
 	}
-	old := s.Grants(q.Session)
-	next := slices.DeleteFunc(slices.Clone(old), func(g policy.Grant) bool {
-		return g.Tool == grant.Tool && g.Tier.Kind == grant.Tier.Kind && g.Tier.Pattern == grant.Tier.Pattern
-	})
-	if len(next) >= s.config.MaxGrants {
-		return nil, fmt.Errorf("%w grants: the session has %d, the most there may be: revoke some, or answer for this call only", ErrFull, len(next))
-	}
-	if old == nil && !s.forgetWith(q.Session) {
+	if s.Grants(q.Session) == nil && !s.forgetWith(q.Session) {
 		return nil, fmt.Errorf("%w: the session has ended", ErrWithdrawn)
 	}
-	next = append(next, grant)
-	if err := s.record(q.Session, next); err != nil {
+	err := s.change(q.Session, func(old []policy.Grant) ([]policy.Grant, error) {
+		next := slices.DeleteFunc(slices.Clone(old), func(g policy.Grant) bool {
+			return g.Tool == grant.Tool && g.Tier.Kind == grant.Tier.Kind && g.Tier.Pattern == grant.Tier.Pattern
+		})
+		if len(next) >= s.config.MaxGrants {
+			return nil, fmt.Errorf("%w grants: the session has %d, the most there may be: revoke some, or answer for this call only", ErrFull, len(next))
+		}
+		return append(next, grant), nil
+	})
+	if errors.Is(err, state.ErrUnavailable) {
+		s.revokeLater(q.Session, grant.ID) // it may have been heard
+	}
+	if err != nil {
 		return nil, err
 	}
-	s.grants.set(q.Session, next)
 	return &grant, nil
 }
 
@@ -108,6 +112,7 @@ func (s *Store) forgetWith(of session.Ref) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.grants.forget(of)
+		delete(s.revisions, of)
 		if !found.Suspended() {
 			s.erase(of) // or the next start does, which finds no such session
 		}
@@ -139,19 +144,19 @@ func (s *Store) ListGrants(viewer Viewer, filter Filter) []Grant {
 func (s *Store) Revoke(by Viewer, id string) (Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, old, i, err := s.revocable(by, id)
+	found, err := s.revocable(by, id)
 	if err != nil {
 		return Grant{}, err
 	}
-	left := slices.Delete(slices.Clone(old), i, i+1)
-	err = s.record(found.Session, left)
-	if err != nil && found.Action == policy.Allow && s.recordLater(found.Session) {
+	err = s.change(found.Session, without(id))
+	if err != nil && found.Action == policy.Allow && s.revokeLater(found.Session, id) {
+		left, _ := without(id)(s.Grants(found.Session)) // which never fails
+		s.grants.set(found.Session, left)
 		found.Unstored, err = true, nil
 	}
 	if err != nil {
 		return Grant{}, err
 	}
-	s.grants.set(found.Session, left)
 	return found, nil
 }
 
@@ -159,24 +164,22 @@ func (s *Store) Revoke(by Viewer, id string) (Grant, error) {
 func (s *Store) FindGrant(by Viewer, id string) (Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, _, _, err := s.revocable(by, id)
-	return found, err
+	return s.revocable(by, id)
 }
 
-// revocable returns a grant that by may revoke, and its place among those of its session.
-// The store is locked.
-func (s *Store) revocable(by Viewer, id string) (found Grant, all []policy.Grant, at int, err error) {
+// revocable returns a grant that by may revoke. The store is locked.
+func (s *Store) revocable(by Viewer, id string) (Grant, error) {
 	of, old, ok := s.grants.find(id)
 	if !ok || !by.sees(of.Owner) {
-		return Grant{}, nil, 0, fmt.Errorf("grant %.64q: %w: it was revoked, is not yours, or never was", id, ErrNotFound)
+		return Grant{}, fmt.Errorf("grant %.64q: %w: it was revoked, is not yours, or never was", id, ErrNotFound)
 	}
 	i := slices.IndexFunc(old, func(g policy.Grant) bool { return g.ID == id })
-	err = s.mayApprove(by, of.Owner)
+	err := s.mayApprove(by, of.Owner)
 	if errors.Is(err, ErrSelf) && old[i].Action == policy.Allow {
 		err = nil
 	}
 	if err != nil {
-		return Grant{}, nil, 0, fmt.Errorf("grant %.64q: %w", id, err)
+		return Grant{}, fmt.Errorf("grant %.64q: %w", id, err)
 	}
-	return Grant{Grant: old[i], Session: of}, old, i, nil
+	return Grant{Grant: old[i], Session: of}, nil
 }

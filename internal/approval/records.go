@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,38 +33,88 @@ func keyOf(r session.Ref) string {
 	return state.Key(r.Owner.Tenant(), r.Owner.Name(), r.ID, strconv.FormatInt(r.Epoch, 10))
 }
 
-// record stores the grants that a session is about to have. The store is locked.
-func (s *Store) record(of session.Ref, grants []policy.Grant) error {
+// maxChanges is how often a change is tried that others get ahead of.
+const maxChanges = 10
+
+// change has a session have other grants: what edit makes of those that it has, stored first. Another
+// replica may have stored some since, for it has the session by now, or had it: then edit is asked
+// again, about those. The store is locked.
+func (s *Store) change(of session.Ref, edit func([]policy.Grant) ([]policy.Grant, error)) error {
+	old, revision := s.Grants(of), s.revisions[of]
+	for attempt := 1; ; attempt++ {
+		next, err := edit(old)
+		if err != nil {
+			return err
+		}
+		stored, err := s.record(of, next, revision)
+		if err == nil {
+			s.revisions[of] = stored
+			s.grants.set(of, next)
+			return nil
+		}
+		if errors.Is(err, state.ErrConflict) && attempt < maxChanges {
+			var found record
+			if found, revision, err = s.readRecord(context.Background(), of); err == nil {
+				old = found.Grants
+				continue
+			}
+		}
+		return fmt.Errorf("nothing was changed, for the grants of the session could not be stored: %w", state.Brief(err))
+	}
+}
+
+// record stores the grants that a session is about to have, where a revision of them is stored. The
+// store is locked.
+func (s *Store) record(of session.Ref, grants []policy.Grant, last state.Revision) (state.Revision, error) {
 	if s.config.Records == nil {
-		return nil
+		return 0, nil
 	}
 	found, err := s.config.Sessions.Resolve(of)
 	if err == nil {
 		err = found.Persist()
 	}
+	if err == nil {
+		err = found.Prove()
+	}
 	var value []byte
 	if err == nil {
 		value, err = json.Marshal(record{recordVersion, of, grants})
 	}
-	if err == nil {
-		_, err = s.config.Records.Put(context.Background(), keyOf(of), value, 0)
-	}
 	if err != nil {
-		return fmt.Errorf("nothing was changed, for the grants of the session could not be stored: %w", state.Brief(err))
+		return 0, err
 	}
-	return nil
+	return s.config.Records.Update(context.Background(), keyOf(of), value, last, 0)
 }
 
-// recordLater stores the grants that a session has as soon as that can be. It reports false
+// readRecord returns what is stored of a session; nothing is an empty record.
+func (s *Store) readRecord(ctx context.Context, of session.Ref) (found record, revision state.Revision, err error) {
+	entry, err := s.config.Records.Get(ctx, keyOf(of))
+	if errors.Is(err, state.ErrNotFound) {
+		return record{}, 0, nil
+	}
+	if err == nil {
+		found, err = decode(entry.Value)
+	}
+	return found, entry.Revision, err
+}
+
+func decode(value []byte) (found record, err error) {
+	err = json.Unmarshal(value, &found)
+	if err == nil && found.Version > recordVersion {
+		err = fmt.Errorf("they were stored by a later version of this server, as version %d", found.Version)
+	}
+	return found, err
+}
+
+// revokeLater stores as soon as that can be that a session has a grant no longer. It reports false
 // where that is never. The store is locked.
-func (s *Store) recordLater(of session.Ref) bool {
+func (s *Store) revokeLater(of session.Ref, id string) bool {
 	if s.closed {
 		return false
 	}
-	if s.unstored[of] {
+	if s.revoking[of] = append(s.revoking[of], id); len(s.revoking[of]) > 1 {
 		return true
 	}
-	s.unstored[of] = true
 	s.work.Go(func() {
 		for again := true; again; {
 			select {
@@ -72,14 +123,21 @@ func (s *Store) recordLater(of session.Ref) bool {
 			case <-time.After(retryTime):
 			}
 			s.mu.Lock()
-			err := s.record(of, s.Grants(of))
+			err := s.change(of, without(s.revoking[of]...))
 			if again = again && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy)); !again {
-				delete(s.unstored, of)
+				delete(s.revoking, of)
 			}
 			s.mu.Unlock()
 		}
 	})
 	return true
+}
+
+// without returns the edit that takes grants away.
+func without(ids ...string) func([]policy.Grant) ([]policy.Grant, error) {
+	return func(old []policy.Grant) ([]policy.Grant, error) {
+		return slices.DeleteFunc(slices.Clone(old), func(g policy.Grant) bool { return slices.Contains(ids, g.ID) }), nil
+	}
 }
 
 // retryTime is after how long it is tried again to store what could not be.
@@ -98,24 +156,21 @@ func (s *Store) RestoreOf(ctx context.Context, of session.Ref) error {
 	if s.config.Records == nil {
 		return nil
 	}
-	entry, err := s.config.Records.Get(ctx, keyOf(of))
-	if errors.Is(err, state.ErrNotFound) {
-		return nil
-	}
-	var found record
-	if err == nil {
-		err = json.Unmarshal(entry.Value, &found)
-	}
-	if err == nil && found.Version > recordVersion {
-		err = fmt.Errorf("they were stored by a later version of this server, as version %d", found.Version)
-	}
+	found, revision, err := s.readRecord(ctx, of)
 	if err != nil {
 		return fmt.Errorf("grants of the session: %w", err)
 	}
-	if s.forgetWith(of) {
-		s.grants.set(of, found.Grants)
+	if revision != 0 && s.forgetWith(of) {
+		s.restored(of, found.Grants, revision)
 	}
 	return nil
+}
+
+func (s *Store) restored(of session.Ref, grants []policy.Grant, revision state.Revision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revisions[of] = revision
+	s.grants.set(of, grants)
 }
 
 // Restore brings back the grants of sessions that go on after a restart, once these are
@@ -126,16 +181,12 @@ func (s *Store) Restore(ctx context.Context, logger *zap.Logger) error {
 	}
 	var gone []session.Ref
 	err := state.Snapshot(ctx, s.config.Records, "", func(e state.Entry) {
-		var found record
-		err := json.Unmarshal(e.Value, &found)
-		if err == nil && found.Version > recordVersion {
-			err = fmt.Errorf("they were stored by a later version of this server, as version %d", found.Version)
-		}
+		found, err := decode(e.Value)
 		switch {
 		case err != nil:
 			logger.Error("grants of a session cannot be brought back", zap.String("key", e.Key), zap.Error(err))
 		case s.forgetWith(found.Session):
-			s.grants.set(found.Session, found.Grants)
+			s.restored(found.Session, found.Grants, e.Revision)
 		default:
 			gone = append(gone, found.Session)
 		}

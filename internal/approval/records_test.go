@@ -75,3 +75,40 @@ func TestGrantsOfASessionThatReturns(t *testing.T) {
 	}
 	f.sessions.Close()
 }
+
+// TestGrantsOfTwoReplicas: a grant that was revoked where its session goes on does not come back when
+// the replica that had the session before stores another.
+func TestGrantsOfTwoReplicas(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	kv, err := engine.KV(t.Context(), state.Space{Name: "grants"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	former := newFixture(t, approval.Config{Records: kv})
+	former.grant(approval.Answer{Kind: approval.AllowAlways, Tier: 1})
+	ref := former.session.Ref()
+
+	now := approval.NewStore(approval.Config{Sessions: former.sessions, Records: kv})
+	if err := now.RestoreOf(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	revoked := now.Grants(ref)[0]
+	if _, err := now.Revoke(bob, revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	former.grant(approval.Answer{Kind: approval.DenyAlways, Tier: 2})
+	for name, store := range map[string]*approval.Store{"former": former.Store, "stored": approval.NewStore(approval.Config{Sessions: former.sessions, Records: kv})} {
+		if name == "stored" {
+			if err := store.RestoreOf(t.Context(), ref); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := store.Grants(ref); len(got) != 1 || got[0].ID == revoked.ID {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

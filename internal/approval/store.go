@@ -17,6 +17,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/state"
 )
 
 // A Store keeps pending questions and grants. Its methods are safe for concurrent use.
@@ -37,7 +38,8 @@ type Store struct {
 	bytes      int                 // of pending
 	ended      endings
 	watchers   map[*watcher]struct{}
-	unstored   map[session.Ref]bool // whose grants are stored behind
+	revisions  map[session.Ref]state.Revision // as which the grants of sessions are stored
+	revoking   map[session.Ref][]string       // ids of grants that are gone, which is stored behind
 
 	closing chan struct{}  // closed with the store
 	work    sync.WaitGroup // what is done behind callers; Close waits for it
@@ -53,7 +55,8 @@ func NewStore(config Config) *Store {
 		perSession: make(map[session.Ref]int),
 		ended:      endings{byID: make(map[string]*ending)},
 		watchers:   make(map[*watcher]struct{}),
-		unstored:   make(map[session.Ref]bool),
+		revisions:  make(map[session.Ref]state.Revision),
+		revoking:   make(map[session.Ref][]string),
 		closing:    make(chan struct{}),
 	}
 }

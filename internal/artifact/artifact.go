@@ -81,8 +81,11 @@ type Store struct {
 	lasts  string  // the directory of artifacts that outlive the store; empty where none does
 	shared *shared // copies that other servers can read; nil without any
 
+	bringing sync.Mutex // held while a copy is brought here; comes before mu
+
 	mu      sync.Mutex
-	place   *lease.Dir // nil before it is needed
+	moved   map[SessionID]bool // sessions that came from other servers; whether their artifacts are still to be listed
+	place   *lease.Dir         // nil before it is needed
 	byID    map[string]*kept
 	oldest  []*kept             // in the order they were made
 	bytesOf map[SessionID]int64 // bytes of each
@@ -99,7 +102,6 @@ type kept struct {
 	info    Info
 	file    *os.File // nil once it is written
 	gone    bool     // no longer kept
-	over    bool     // with its session
 }
 
 // Open returns an empty store. What a server that died left behind in the
@@ -108,7 +110,7 @@ func Open(config Config) (*Store, error) {
 	if err := lease.Sweep(config.Dir, leased); err != nil {
 		return nil, err
 	}
-	return &Store{config: config.WithDefaults(), byID: make(map[string]*kept), bytesOf: make(map[SessionID]int64)}, nil
+	return &Store{config: config.WithDefaults(), byID: make(map[string]*kept), bytesOf: make(map[SessionID]int64), moved: make(map[SessionID]bool)}, nil
 }
 
 // OpenLasting returns a store whose artifacts outlive it: what is complete, and not past
@@ -133,10 +135,8 @@ func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for len(s.byID) >= s.config.MaxCount {
-		if !s.evict(func(*kept) bool { return true }) {
-			return nil, fmt.Errorf("there are %d artifacts, the most there may be, and all are being written", len(s.byID))
-		}
+	if err := s.makeRoom(); err != nil {
+		return nil, err
 	}
 	id := strings.ToLower(rand.Text())
 	path := filepath.Join(dir, id)
@@ -148,6 +148,16 @@ func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 	s.byID[id] = k
 	s.oldest = append(s.oldest, k)
 	return &Writer{store: s, kept: k}, nil
+}
+
+// makeRoom makes room for one more artifact. The store is locked.
+func (s *Store) makeRoom() error {
+	for len(s.byID) >= s.config.MaxCount {
+		if !s.evict(func(*kept) bool { return true }) {
+			return fmt.Errorf("there are %d artifacts, the most there may be, and all are being written", len(s.byID))
+		}
+	}
+	return nil
 }
 
 // dir returns where artifacts are, which it makes. The store is locked.
@@ -188,7 +198,7 @@ func (s *Store) Read(owner, id string, offset, limit uint64) (Info, io.ReadClose
 
 // readShared is Read for an artifact that is not here.
 func (s *Store) readShared(owner, id string, offset, limit uint64) (Info, io.ReadCloser, error) {
-	info, data, err := s.shared.read(owner, id)
+	info, _, data, err := s.shared.read(owner, id)
 	if errors.Is(err, ErrNotFound) {
 		return Info{}, nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
 	}
@@ -226,17 +236,19 @@ func (i *Info) bytes(offset, limit uint64) (uint64, error) {
 
 // Find returns an artifact of a session, and the file that it is in.
 func (s *Store) Find(of SessionID, id string) (Info, string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := s.byID[id]
-	if k == nil || k.session != of {
+	info, path, found, moved := s.here(of, id)
+	if !found && moved && s.bring(of, id) == nil {
+		info, path, found, _ = s.here(of, id)
+	}
+	if !found {
 		return Info{}, "", ErrNotFound
 	}
-	return k.info, k.path, nil
+	return info, path, nil
 }
 
 // List returns the artifacts of a session, the newest first, with their files.
 func (s *Store) List(of SessionID) (list []Info, paths []string) {
+	s.bringAll(of)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range slices.Backward(s.oldest) {
@@ -285,10 +297,10 @@ func (s *Store) End(of SessionID) {
 	s.mu.Lock()
 	for _, k := range slices.Clone(s.oldest) {
 		if k.session == of {
-			k.over = true
 			s.remove(k)
 		}
 	}
+	delete(s.moved, of)
 	s.mu.Unlock()
 	s.shared.end(of)
 }
@@ -355,6 +367,7 @@ func (s *Store) evict(match func(*kept) bool) bool {
 	for _, k := range s.oldest {
 		if k.file == nil && match(k) {
 			s.remove(k)
+			s.shared.evicted(k)
 			return true
 		}
 	}

@@ -7,12 +7,17 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
+	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/toolserver/toolserver/internal/artifact"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/state"
 )
 
@@ -31,37 +36,48 @@ func openEntries(t *testing.T) state.KV {
 	return entries
 }
 
+// openShared returns the store of a server, with room for copies.
+func openShared(t *testing.T, entries state.KV, config artifact.Config, room int64) *artifact.Store {
+	t.Helper()
+	config.Dir = t.TempDir()
+	store, err := artifact.OpenShared(config, artifact.SharedConfig{Entries: entries, Room: room, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// keepIn has a store keep an artifact, and returns its id.
+func keepIn(t *testing.T, store *artifact.Store, of artifact.SessionID, data []byte) string {
+	t.Helper()
+	w, err := store.Create(of, "output", "text/plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	return w.Close().ID
+}
+
+// noise returns bytes that do not become smaller.
+func noise(n int) []byte {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(mathrand.Uint32())
+	}
+	return data
+}
+
 // TestShared: what a server kept that has ended is read at another one, if it is small, by its
 // owner alone and until its session ends.
 func TestShared(t *testing.T) {
 	entries := openEntries(t)
-	open := func() *artifact.Store {
-		t.Helper()
-		store, err := artifact.OpenShared(artifact.Config{Dir: t.TempDir()}, entries)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(store.Close)
-		return store
-	}
+	open := func() *artifact.Store { return openShared(t, entries, artifact.Config{}, 1<<20) }
 	session := artifact.SessionID{Owner: "alice", Session: "s 1"}
 	first := open()
-	create := func(data []byte) string {
-		t.Helper()
-		w, err := first.Create(session, "output", "text/plain")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(data); err != nil {
-			t.Fatal(err)
-		}
-		return w.Close().ID
-	}
-	noise := make([]byte, 2<<20) // which does not become smaller
-	for i := range noise {
-		noise[i] = byte(rand.Uint32())
-	}
-	small, large := create([]byte("hello")), create(noise)
+	small, large := keepIn(t, first, session, []byte("hello")), keepIn(t, first, session, noise(2<<20))
 	first.Close() // which stores what is offered
 
 	second := open()
@@ -107,26 +123,88 @@ func TestEndWhileShared(t *testing.T) {
 	entries := openEntries(t)
 	session := artifact.SessionID{Owner: "alice", Session: "s 1"}
 	slow := &duringPut{KV: entries}
-	store, err := artifact.OpenShared(artifact.Config{Dir: t.TempDir()}, slow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := openShared(t, slow, artifact.Config{}, 1<<20)
 	slow.happens = sync.OnceFunc(func() { store.End(session) })
-	w, err := store.Create(session, "output", "text/plain")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write([]byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	id := w.Close().ID
+	id := keepIn(t, store, session, []byte("hello"))
 	store.Close() // which stores what is offered
-	other, err := artifact.OpenShared(artifact.Config{Dir: t.TempDir()}, entries)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	other := openShared(t, entries, artifact.Config{}, 1<<20)
 	if _, _, err := other.Read("alice", id, 0, 0); !errors.Is(err, artifact.ErrNotFound) {
 		t.Errorf("read after the session ended: %v", err)
+	}
+}
+
+// TestSharedRoom: where the copies of one tenant take all room, its oldest go, and those of another
+// stay.
+func TestSharedRoom(t *testing.T) {
+	entries := openEntries(t)
+	few, many := artifact.SessionID{Owner: "alice", Session: "s 1"}, artifact.SessionID{Owner: string(auth.NewOwner("acme", "bob")), Session: "s 1"}
+	first := openShared(t, entries, artifact.Config{}, 1<<20)
+	kept := []string{keepIn(t, first, few, noise(100<<10))}
+	for range 20 {
+		kept = append(kept, keepIn(t, first, many, noise(100<<10)))
+	}
+	first.Close()
+	second := openShared(t, entries, artifact.Config{}, 1<<20)
+	for i, of := range map[int]artifact.SessionID{0: few, 1: many, len(kept) - 1: many} {
+		_, _, err := second.Read(of.Owner, kept[i], 0, 0)
+		if there := err == nil; there != (i != 1) {
+			t.Errorf("copy %d of %d: %v", i, len(kept), err)
+		}
+	}
+	if n := first.Uncopied(); n != 0 {
+		t.Errorf("%d were not copied", n)
+	}
+}
+
+// TestEvictedCopy: what had to make room at its server is not read at another one either.
+func TestEvictedCopy(t *testing.T) {
+	entries := openEntries(t)
+	session := artifact.SessionID{Owner: "alice", Session: "s 1"}
+	first := openShared(t, entries, artifact.Config{MaxCount: 1}, 1<<20)
+	evicted := keepIn(t, first, session, []byte("hello"))
+	second := openShared(t, entries, artifact.Config{}, 1<<20)
+	for { // until it is stored
+		if _, _, err := second.Read("alice", evicted, 0, 0); err == nil {
+			break
+		}
+		runtime.Gosched()
+	}
+	stays := keepIn(t, first, session, []byte("hello"))
+	first.Close()
+	for id, want := range map[string]error{evicted: artifact.ErrNotFound, stays: nil} {
+		if _, _, err := second.Read("alice", id, 0, 0); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+}
+
+// TestMoved: a session that goes on at another server finds there what it kept, and nobody else's.
+func TestMoved(t *testing.T) {
+	entries := openEntries(t)
+	session, other := artifact.SessionID{Owner: "alice", Session: "s 1"}, artifact.SessionID{Owner: "alice", Session: "s 2"}
+	first := openShared(t, entries, artifact.Config{}, 1<<20)
+	ids := []string{keepIn(t, first, session, []byte("hello")), keepIn(t, first, session, []byte("world"))}
+	foreign := keepIn(t, first, other, []byte("hello"))
+	first.Close()
+	second := openShared(t, entries, artifact.Config{}, 1<<20)
+	if _, _, err := second.Find(session, ids[0]); !errors.Is(err, artifact.ErrNotFound) {
+		t.Errorf("a session that did not move: %v", err)
+	}
+	second.Moved(session)
+	_, path, err := second.Find(session, ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "hello" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if _, _, err := second.Find(session, foreign); !errors.Is(err, artifact.ErrNotFound) {
+		t.Errorf("another session's: %v", err)
+	}
+	if list, _ := second.List(session); len(list) != 2 || list[0].Size != 5 || !list[0].Complete {
+		t.Errorf("%+v", list)
+	}
+	if n, bytes := second.Stats(); n != 2 || bytes != 10 {
+		t.Errorf("%d artifacts, %d bytes", n, bytes)
 	}
 }

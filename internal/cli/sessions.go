@@ -323,7 +323,15 @@ func sessionTable(out *Stream, list []*pb.Session, now time.Time, whose bool) er
 		}
 		t.Row(row...)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, s := range list {
+		if s.GetStranded() != "" {
+			fmt.Fprintf(out, "%s: %s\n", Visible(s.GetSessionId()), Visible(s.GetStranded()))
+		}
+	}
+	return nil
 }
 
 func newSessionsShow(in Inside) *cobra.Command {

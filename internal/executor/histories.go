@@ -152,20 +152,20 @@ func (h *histories) read(ctx context.Context, at *storedPlace) ([]byte, error) {
 	return records[0].Data[at.At : at.At+at.Size], nil
 }
 
-// all returns the logs that there are, also of earlier runs.
-func (h *histories) all(ctx context.Context) ([]state.Log, error) {
+// all returns the logs that there are, also of earlier runs, by name.
+func (h *histories) all(ctx context.Context) (map[string]state.Log, error) {
 	names, err := h.names(ctx)
-	list := []state.Log{h.common}
+	logs := map[string]state.Log{historyName: h.common}
 	for _, name := range names {
 		if err != nil {
 			break
 		}
 		var log state.Log
 		if log, err = h.named(ctx, name); err == nil {
-			list = append(list, log)
+			logs[name] = log
 		}
 	}
-	return list, err
+	return logs, err
 }
 
 // endedClaims are the claims whose calls ended, by tenant, the oldest first.

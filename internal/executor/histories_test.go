@@ -6,11 +6,14 @@ package executor
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/state"
 )
 
@@ -91,24 +94,80 @@ func TestSlowHistory(t *testing.T) {
 	}
 }
 
-// TestPlacesAreBounded: of records of other runs no more is known than may be, the newest.
+// TestPlacesAreBounded: of records of other runs no more is known than may be; the tenant that has
+// the most loses those that were found first.
 func TestPlacesAreBounded(t *testing.T) {
-	r := &Records{config: RecordsConfig{Logger: zap.NewNop()}, byID: make(map[uint64]*place), byCall: make(map[callName]*place)}
+	p := newPlaces()
 	name := func(n uint64) callName { return callName(fmt.Sprint(n)) }
-	const more = 1000
-	for n := uint64(1); n <= maxPlaces+more; n++ {
-		r.found(place{number: n, name: name(n)})
+	add := func(n uint64, history string) { p.add(place{number: n, name: name(n), history: history}) }
+	const few, more = 10, 1000
+	for n := uint64(1); n <= few; n++ {
+		add(n, "few")
 	}
-	if len(r.byID) != maxPlaces || len(r.byCall) != maxPlaces || len(r.places) != maxPlaces {
-		t.Errorf("%d by number, %d by call, %d in order", len(r.byID), len(r.byCall), len(r.places))
+	for n := uint64(few + 1); n <= maxPlaces+more; n++ {
+		add(n, "many")
 	}
-	if r.byID[more] != nil || r.byCall[name(more)] != nil || r.byID[more+1] == nil {
-		t.Error("others than the oldest were forgotten")
+	if p.byNumber.Len() != maxPlaces || len(p.byCall) != maxPlaces || p.total != maxPlaces {
+		t.Errorf("%d by number, %d by call, %d in order", p.byNumber.Len(), len(p.byCall), p.total)
+	}
+	for n, known := range map[uint64]bool{1: true, few: true, few + 1: false, few + more: false, few + more + 1: true, maxPlaces + more: true} {
+		if (p.numbered(n) != nil) != known || (p.called(func() callName { return name(n) }) != nil) != known {
+			t.Errorf("whether %d is known is %v", n, !known)
+		}
 	}
 	for range maxPlaces {
-		r.found(place{number: maxPlaces + more, name: name(maxPlaces + more)})
+		add(maxPlaces+more, "many")
 	}
-	if r.byID[more+1] == nil {
+	if p.numbered(few+more+1) == nil {
 		t.Error("a claim that is found again and again pushes others out")
+	}
+	var numbers []uint64
+	for _, one := range p.below(maxPlaces, 3) {
+		numbers = append(numbers, one.number)
+	}
+	if !slices.Equal(numbers, []uint64{maxPlaces - 1, maxPlaces - 2, maxPlaces - 3}) {
+		t.Errorf("below %d are %d", maxPlaces, numbers)
+	}
+}
+
+// TestListLooksAtSomePlaces: a page of somebody who has few records among many is found by several
+// lists, none of which looks at all.
+func TestListLooksAtSomePlaces(t *testing.T) {
+	r := &Records{places: newPlaces(), loaded: make(chan struct{})}
+	close(r.loaded)
+	owner := auth.NewOwner("", "me")
+	for n := uint64(1); n <= 2*maxPassed; n++ {
+		r.places.add(place{number: n, name: callName(fmt.Sprint(n)), owner: tagOf("others")})
+	}
+	last, more, err := r.list(owner, math.MaxUint64, nil)
+	if last != maxPassed+1 || !more || err != nil {
+		t.Fatalf("the first ends at %d, %v, %v", last, more, err)
+	}
+	if last, more, err = r.list(owner, last, nil); last != 1 || err != nil {
+		t.Fatalf("the second ends at %d, %v, %v", last, more, err)
+	}
+	if last, more, err = r.list(owner, last, nil); more || err != nil {
+		t.Errorf("the last ends at %d, %v, %v", last, more, err)
+	}
+}
+
+// TestFairRate: a tenant whose calls are too many leaves the others their shares, and all together
+// have no more than twice the rate.
+func TestFairRate(t *testing.T) {
+	f := fairRate{limiter: rate.NewLimiter(100, 100)}
+	now := time.Unix(1000, 0)
+	for range 2 {
+		counts := make(map[string]int)
+		for _, tenant := range []string{"many", "few"} {
+			for range map[string]int{"many": 1000, "few": 20}[tenant] {
+				if f.allow(tenant, now) {
+					counts[tenant]++
+				}
+			}
+		}
+		if counts["few"] != 20 || counts["many"] != 100 {
+			t.Errorf("recorded were %v", counts)
+		}
+		now = now.Add(time.Second)
 	}
 }

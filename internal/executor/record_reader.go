@@ -5,10 +5,8 @@ package executor
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,7 +38,7 @@ func (r *Records) scanClaims(of func(run uint64) bool) (until state.Revision, er
 		}
 		found, err := decodeRecord(e.Value)
 		if (err == nil || errors.Is(err, errNewer)) && of(runOf(found.Number)) {
-			r.found(place{name: callName(e.Key), number: found.Number, owner: tagOf(found.Session.Owner)})
+			r.places.add(place{name: callName(e.Key), number: found.Number, owner: tagOf(found.Session.Owner), history: nameFor(found.Session.Owner.Tenant())})
 			if err == nil && found.Stage == stageEnded && r.config.Replicas == nil {
 				r.mu.Lock()
 				r.ended.add(found.Session.Owner.Tenant(), callName(e.Key)) // what is too much goes with the next
@@ -58,8 +56,8 @@ func (r *Records) scanClaims(of func(run uint64) bool) (until state.Revision, er
 func (r *Records) catchUp() error {
 	return r.reading.do(func() error {
 		logs, err := r.history.all(r.ctx)
-		for _, log := range logs {
-			if readErr := r.readOn(log); readErr != nil {
+		for name, log := range logs {
+			if readErr := r.readOn(name, log); readErr != nil {
 				err = readErr
 			}
 		}
@@ -68,14 +66,14 @@ func (r *Records) catchUp() error {
 }
 
 // readOn reads what of a log was not read yet.
-func (r *Records) readOn(log state.Log) error {
+func (r *Records) readOn(name string, log state.Log) error {
 	for r.ctx.Err() == nil {
 		records, err := log.Read(r.ctx, "", max(1, r.next[log]), 64)
 		if len(records) == 0 || err != nil {
 			return err
 		}
 		for _, record := range records {
-			r.scan(log, record.Seq, record.Data)
+			r.scan(name, log, record.Seq, record.Data)
 			r.next[log] = record.Seq + 1
 		}
 	}
@@ -83,44 +81,19 @@ func (r *Records) readOn(log state.Log) error {
 }
 
 // scan finds the records in a record of the history.
-func (r *Records) scan(log state.Log, seq uint64, batch []byte) {
+func (r *Records) scan(name string, log state.Log, seq uint64, batch []byte) {
 	for at := 0; at < len(batch); {
 		line, _, ok := bytes.Cut(batch[at:], []byte("\n"))
-		p := place{log: log, seq: seq, at: at + len(line) + 1}
+		p := place{history: name, log: log, seq: seq, at: at + len(line) + 1}
 		var owner []byte // servers of before do not tell it
 		if n, _ := fmt.Sscanf(string(line), "%x %s %d %x", &p.number, &p.name, &p.size, &owner); !ok || n < 3 || p.size < 0 || p.size > len(batch)-p.at {
 			return
 		}
 		copy(p.owner[:], owner)
 		if runOf(p.number) != r.config.Run {
-			r.found(p)
+			r.places.add(p)
 		}
 		at = p.at + p.size
-	}
-}
-
-// found takes note of where a record is. What was found first goes where there are too many: the
-// claims still tell whether a call may run.
-func (r *Records) found(p place) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byID[p.number] != nil && p.log == nil {
-		return // by its claim, or by the history, which tells more
-	}
-	r.byID[p.number], r.byCall[p.name] = &p, &p
-	if r.places = append(r.places, &p); len(r.places) > maxPlaces {
-		r.forget(r.places[0])
-		r.places = r.places[1:]
-	}
-}
-
-// forget takes a place out of those that are known, unless another has taken its. The records are locked.
-func (r *Records) forget(p *place) {
-	if r.byID[p.number] == p {
-		delete(r.byID, p.number)
-	}
-	if r.byCall[p.name] == p {
-		delete(r.byCall, p.name)
 	}
 }
 
@@ -128,16 +101,13 @@ func (r *Records) forget(p *place) {
 // session; nil where nothing is.
 func (r *Records) ofCall(s session.Ref, callID string) (*record, error) {
 	return r.fetch(func() *place {
-		if len(r.byCall) == 0 {
-			return nil
-		}
-		return r.byCall[nameOf(s, callID)]
+		return r.places.called(func() callName { return nameOf(s, callID) })
 	})
 }
 
 // ofNumber is ofCall for an execution, whose run is over.
 func (r *Records) ofNumber(number uint64) (*record, error) {
-	find := func() *place { return r.byID[number] }
+	find := func() *place { return r.places.numbered(number) }
 	found, err := r.fetch(find)
 	if found != nil || err != nil || r.config.Replicas == nil {
 		return found, err
@@ -178,9 +148,7 @@ func (r *Records) fetch(find func() *place) (*record, error) {
 	if err := r.awaitLoaded(); err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
 	p := find()
-	r.mu.Unlock()
 	if p == nil {
 		return nil, nil
 	}
@@ -222,16 +190,19 @@ func (r *Records) read(p *place, last *lastBatch) (*record, error) {
 		return r.current(entry, found)
 	}
 	if errors.Is(err, state.ErrNotFound) { // its time was over
-		r.mu.Lock()
-		r.forget(p)
-		r.mu.Unlock()
+		r.places.forget(p)
 		return nil, nil
 	}
 	return nil, err
 }
 
-// maxScanned is how many records are read for a page.
-const maxScanned = 2000
+const (
+	// maxScanned is how many records are read for a page, and maxPassed how many places are looked
+	// at, so many at a time.
+	maxScanned   = 2000
+	maxPassed    = 20_000
+	placesAtOnce = 500
+)
 
 // list calls f with the records of earlier runs that an owner covers, the newest before a
 // number first, until f says that it has enough, and returns the number of the last one. more
@@ -240,45 +211,44 @@ func (r *Records) list(owner auth.Owner, before uint64, f func(*record) (enough 
 	if err := r.awaitLoaded(); err != nil {
 		return 0, false, err
 	}
-	tag, scanned := tagOf(owner), 0
+	tag, scanned, last := tagOf(owner), 0, before
 	one := owner.Name() != auth.Everybody && owner.Tenant() != auth.AllTenants
-	batch := new(lastBatch)
-	for _, p := range r.before(before) {
-		if p.owner != tag && p.owner != (ownerTag{}) && one || !r.isOver(runOf(p.number)) {
-			continue
+	batch, over := new(lastBatch), make(map[uint64]bool)
+	for passed := 0; passed < maxPassed; passed += placesAtOnce {
+		some := r.places.below(last, placesAtOnce)
+		for _, p := range some {
+			if p.owner != tag && p.owner != (ownerTag{}) && one || !r.isOver(runOf(p.number), over) {
+				last = p.number
+				continue
+			}
+			if scanned++; scanned > maxScanned {
+				return last, true, nil
+			}
+			last = p.number
+			found, err := r.read(p, batch)
+			switch {
+			case errors.Is(err, errNewer):
+				continue
+			case err != nil:
+				return last, false, err
+			case found != nil && owner.Covers(found.Session.Owner) && f(found):
+				return last, true, nil
+			}
 		}
-		if scanned++; scanned > maxScanned {
-			return last, true, nil
-		}
-		last = p.number
-		found, err := r.read(p, batch)
-		switch {
-		case errors.Is(err, errNewer):
-			continue
-		case err != nil:
-			return last, false, err
-		case found != nil && owner.Covers(found.Session.Owner) && f(found):
-			return last, true, nil
-		}
-	}
-	return last, false, nil
-}
-
-// isOver reports whether nobody else has the executions of a run in memory, and lists them.
-func (r *Records) isOver(run uint64) bool {
-	return r.config.Replicas == nil || r.config.Replicas.Over(run)
-}
-
-// before returns the places with numbers below one, the greatest first.
-func (r *Records) before(number uint64) []*place {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var list []*place
-	for n, p := range r.byID {
-		if n < number {
-			list = append(list, p)
+		if len(some) < placesAtOnce {
+			return last, false, nil
 		}
 	}
-	slices.SortFunc(list, func(a, b *place) int { return cmp.Compare(b.number, a.number) })
-	return list
+	return last, true, nil
+}
+
+// isOver reports whether nobody else has the executions of a run in memory, and lists them. What
+// it found out is noted.
+func (r *Records) isOver(run uint64, noted map[uint64]bool) bool {
+	over, known := noted[run]
+	if !known {
+		over = r.config.Replicas == nil || r.config.Replicas.Over(run)
+		noted[run] = over
+	}
+	return over
 }

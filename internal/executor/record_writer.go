@@ -44,7 +44,7 @@ func (r *Records) ends(x *Execution, end *Finished, at time.Time) *Finished {
 // enqueue has the goroutine store what is left to store of an execution that ended.
 func (r *Records) enqueue(x *Execution) {
 	last := x.claim.Load()
-	if last == 0 && !r.reads.Allow() {
+	if last == 0 && !r.reads.allow(x.Order.Session.Owner.Tenant(), time.Now()) {
 		r.dropped.Add(1)
 		return
 	}

@@ -73,7 +73,7 @@ type Records struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 
-	reads   *rate.Limiter // of calls that only read
+	reads   fairRate // of calls that only read
 	queue   chan queued
 	closing chan struct{} // closed when no more is queued
 	written chan struct{} // closed when all is stored that was queued
@@ -81,11 +81,9 @@ type Records struct {
 	bytes   atomic.Int64 // of the logs of what is queued
 
 	loaded chan struct{} // closed when the places of earlier runs are known
+	places *recordPlaces // of executions of earlier runs
 	mu     sync.Mutex
-	byID   map[uint64]*place   // executions of earlier runs, by their numbers
-	byCall map[callName]*place // the same
-	places []*place            // the same, in the order in which they were found, and some that are no longer known
-	never  map[uint64]bool     // executions of this run that never began, and may be claimed all the same
+	never  map[uint64]bool // executions of this run that never began, and may be claimed all the same
 	ended  endedClaims
 
 	reading  joint                // of the history
@@ -107,17 +105,6 @@ func nameOf(s session.Ref, callID string) callName {
 	return callName(hex.EncodeToString(sum[:16]))
 }
 
-// A place is where the record of an execution of an earlier run is: in a record of the
-// history, or else in a claim.
-type place struct {
-	name     callName
-	number   uint64
-	owner    ownerTag  // zero where it is not known
-	log      state.Log // that has it; nil: there is a claim alone
-	seq      uint64
-	at, size int
-}
-
 // queued is what the goroutine is to store: the end of an execution, or what a claim is to
 // be.
 type queued struct {
@@ -131,9 +118,9 @@ const (
 	// runShift makes numbers of executions of the number of a run and a counter.
 	runShift = 32
 
-	// readsPerSecond is how many calls that only read are recorded. Of more, which a server
-	// can have while it does nothing else, the processor would notice the records: to make
-	// such a call again does no harm.
+	// readsPerSecond is how many calls that only read are recorded; where one tenant has that many,
+	// others have their shares of as many again. Of more, which a server can have while it does
+	// nothing else, the processor would notice the records: to make such a call again does no harm.
 	readsPerSecond = 500
 
 	// maxQueued is how many ends wait to be stored, and maxQueuedBytes how much their logs
@@ -153,9 +140,6 @@ const (
 	maxClaims  = 100_000
 	claimBytes = 512 << 20
 
-	// maxPlaces bounds what is known of records of other runs: each place takes some 250 bytes.
-	maxPlaces = 200_000
-
 	// maxNever bounds what is known of claims that were refused and may be there.
 	maxNever = 10_000
 
@@ -169,8 +153,8 @@ const (
 // OpenRecords opens the records. Close them after the executor.
 func OpenRecords(ctx context.Context, config RecordsConfig) (*Records, error) {
 	r := &Records{
-		config: config, reads: rate.NewLimiter(readsPerSecond, 2*readsPerSecond), queue: make(chan queued, maxQueued), closing: make(chan struct{}), written: make(chan struct{}), loaded: make(chan struct{}),
-		byID: make(map[uint64]*place), byCall: make(map[callName]*place), never: make(map[uint64]bool), next: make(map[state.Log]uint64), scanned: make(map[uint64]time.Time),
+		config: config, reads: fairRate{limiter: rate.NewLimiter(readsPerSecond, 2*readsPerSecond)}, queue: make(chan queued, maxQueued), closing: make(chan struct{}), written: make(chan struct{}), loaded: make(chan struct{}),
+		places: newPlaces(), never: make(map[uint64]bool), next: make(map[state.Log]uint64), scanned: make(map[uint64]time.Time),
 		ended: endedClaims{byTenant: make(map[string][]callName)},
 	}
 	var err error

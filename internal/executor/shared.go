@@ -202,7 +202,7 @@ func (r *Records) scanUntilNow() error {
 		return err
 	}
 	for pause := 10 * time.Millisecond; ; pause *= 2 {
-		until, err := r.scanClaims(r.isOver)
+		until, err := r.scanClaims(r.config.Replicas.Over)
 		if err != nil || until >= now {
 			return err
 		}

@@ -165,6 +165,18 @@ func (r *Replica) Forget(ctx context.Context, key string) error {
 	return r.owners.kv.Delete(ctx, key, one.revision)
 }
 
+// Unowned returns what no replica has that lives, as far as is known here.
+func (r *Replica) Unowned() (keys []string) {
+	r.owners.mu.RLock()
+	defer r.owners.mu.RUnlock()
+	for key, one := range r.owners.known {
+		if one.Run == 0 || r.Over(one.Run) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Orphans returns what nobody has and falls to this replica: each thing to one of those that
 // share its place, or of all where none does.
 func (r *Replica) Orphans() []string {

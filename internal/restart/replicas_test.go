@@ -111,6 +111,14 @@ func (c *caller) begun(session, id, tool, input string, wanted func(*pb.Event) b
 	return nil, nil
 }
 
+// artifactIn returns the URI of an artifact of a result.
+func artifactIn(f *pb.Finished) (uri string) {
+	for _, content := range f.GetContent() {
+		uri = max(uri, content.GetArtifact().GetUri())
+	}
+	return uri
+}
+
 func isOutput(e *pb.Event) bool { return e.GetOutput() != nil }
 
 // TestAnyReplicaAnswers: whatever a session has, each replica answers for, and to nobody
@@ -182,10 +190,7 @@ func TestAnyReplicaAnswers(t *testing.T) {
 
 	// An artifact.
 	_, large := here.end("s", "large", "bash", `{"command": "seq 1 200000"}`)
-	uri := ""
-	for _, content := range large.GetContent() {
-		uri = max(uri, content.GetArtifact().GetUri())
-	}
+	uri := artifactIn(large)
 	if n := third.artifact(uri); n < 1_000_000 {
 		t.Errorf("the artifact %q has %d bytes through another replica", uri, n)
 	}
@@ -431,6 +436,8 @@ func TestRollingRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, large := owner.end("s", "large", "bash", `{"command": "seq 1 20000"}`)
+	uri := artifactIn(large)
 	up, rest := f.at(1, "agent").begun("s", "drains", "bash", `{"command": "echo up; sleep 1; echo drained >> effects"}`, isOutput)
 	for i, server := range f.servers {
 		server.Stop()
@@ -456,6 +463,9 @@ func TestRollingRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, "called", again, first)
+		if _, end := other.end("s", "", "read_file", `{"path": "`+uri+`"}`); uri == "" || end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+			t.Errorf("the artifact %q, where its session goes on: %v", uri, end)
+		}
 		server.Restart()
 	}
 	if got := lines(t, filepath.Join(made.GetWorkspace(), "effects")); got["first"] != 1 || got["drained"] != 1 {
@@ -475,6 +485,15 @@ func TestFilesAreElsewhere(t *testing.T) {
 	_, err := other.call("s", "", "bash", `{"command": "cat file"}`)
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "close the session") {
 		t.Errorf("without its files: %v", err)
+	}
+	list, err := other.sessions.ListSessions(other.ctx, &pb.ListSessionsRequest{})
+	if all := list.GetSessions(); err != nil || len(all) != 1 || all[0].GetSessionId() != "s" || all[0].GetMode() != pb.Mode_MODE_ALLOW || !strings.Contains(all[0].GetStranded(), "close the session") {
+		t.Errorf("listed: %v, %v", list, err)
+	}
+	for _, stranger := range []string{"other", "acme"} {
+		if list, err := f.at(1, stranger).sessions.ListSessions(f.at(1, stranger).ctx, &pb.ListSessionsRequest{}); err != nil || len(list.GetSessions()) != 0 {
+			t.Errorf("%s lists %v, %v", stranger, list, err)
+		}
 	}
 	f.servers[0].Restart()
 	if _, end := other.end("s", "", "bash", `{"command": "cat file"}`); !strings.Contains(textOf(end), "kept") {

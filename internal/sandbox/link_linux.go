@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -188,7 +189,7 @@ func (l *link) retireIdle() {
 // run gives a request to a guard.
 func (l *link) run(request []byte, files []int) error {
 	if len(request) > helper.MaxPacket {
-		file, err := memoryFile("request", 0, request)
+		file, err := memoryFile("request", 0, bytes.NewReader(request))
 		if err != nil {
 			return err
 		}
@@ -550,11 +551,11 @@ func (s *Sandbox) image() (*os.File, error) {
 	if len(s.config.Image) == 0 {
 		return nil, errors.New("this server was built without it: put toolserver-exec beside the server, or build with make")
 	}
-	return memoryFile("toolserver-exec", unix.MFD_EXEC, s.config.Image)
+	return memoryFile("toolserver-exec", unix.MFD_EXEC, bytes.NewReader(s.config.Image))
 }
 
 // memoryFile returns a file without a path.
-func memoryFile(name string, flags int, content []byte) (*os.File, error) {
+func memoryFile(name string, flags int, content io.Reader) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|flags)
 	if err == unix.EINVAL { // before Linux 6.3 all are executable
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
@@ -563,7 +564,7 @@ func memoryFile(name string, flags int, content []byte) (*os.File, error) {
 		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), name)
-	if _, err := file.Write(content); err != nil {
+	if _, err := io.Copy(file, content); err != nil {
 		file.Close()
 		return nil, err
 	}

@@ -41,6 +41,7 @@ type stored struct {
 	limitRecords   state.KV // nil unless servers share the state
 	artifactBytes  state.KV // the same
 	usage          *usageWatch
+	logger         *zap.Logger
 
 	replication *service.Replication // nil where the state is this server's alone
 	place       string               // of its workspaces
@@ -56,6 +57,9 @@ type identity struct {
 }
 
 const identityVersion = 1
+
+// artifactRoom is how many bytes the copies of artifacts take that several servers share.
+const artifactRoom = 256 << 20
 
 // openState begins to open what a server keeps beyond its process, and returns what waits
 // for it; nil where nothing is kept. The configuration is filled in. The rest of the server
@@ -84,7 +88,7 @@ func openState(c *config.Config, buried func(), logger *zap.Logger) (opened func
 func nothingStored() (*stored, error) { return nil, nil }
 
 func open(ctx context.Context, options state.Options, c *config.Config, buried func()) (_ *stored, err error) {
-	s, limits := &stored{}, &c.State
+	s, limits := &stored{logger: options.Log}, &c.State
 	where := "state.dir " + limits.Dir
 	if limits.Shared() {
 		where = "state.url"
@@ -146,7 +150,7 @@ func open(ctx context.Context, options state.Options, c *config.Config, buried f
 			return nil
 		})
 		group.Go(func() (err error) {
-			if s.artifactBytes, err = s.engine.KV(ctx, state.Space{Name: "artifacts", MaxBytes: 256 << 20}); err != nil {
+			if s.artifactBytes, err = s.engine.KV(ctx, state.Space{Name: "artifacts", MaxBytes: artifactRoom}); err != nil {
 				return fmt.Errorf("artifacts: %w", err)
 			}
 			return nil
@@ -259,7 +263,7 @@ func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
 	case s == nil:
 		return artifact.Open(c)
 	case s.replication != nil: // those of others may be in the same directory
-		return artifact.OpenShared(c, s.artifactBytes)
+		return artifact.OpenShared(c, artifact.SharedConfig{Entries: s.artifactBytes, Room: artifactRoom - artifactRoom/8, Logger: s.logger})
 	}
 	return artifact.OpenLasting(c, s.installation)
 }

@@ -183,6 +183,9 @@ func (m *meters) watch(registry prometheus.Registerer, s *Server) {
 	if store := s.config.Artifacts; store != nil {
 		gauge("toolserver_artifacts", "Artifacts that are kept.", func() float64 { n, _ := store.Stats(); return float64(n) })
 		gauge("toolserver_artifact_bytes", "Bytes of artifacts that are kept.", func() float64 { _, n := store.Stats(); return float64(n) })
+		promauto.With(registry).NewCounterFunc(prometheus.CounterOpts{
+			Name: "toolserver_artifacts_uncopied_total", Help: "Artifacts that other replicas do not find once this one has ended, for they could not be copied.",
+		}, func() float64 { return float64(store.Uncopied()) })
 	}
 }
 

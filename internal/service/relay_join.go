@@ -78,15 +78,47 @@ func (r *relay) joinSessions(ctx context.Context, method string, request *pb.Lis
 	if err != nil {
 		return nil, err
 	}
-	lists := make(map[uint64]list[*pb.Session])
+	lists, here := make(map[uint64]list[*pb.Session]), make(map[string]bool)
+	tokenOf := func(s *pb.Session) string { return sessionToken(owner, s) }
 	for run, part := range parts {
 		lists[run] = list[*pb.Session]{part.GetSessions(), part.GetNextPageToken()}
+		for _, s := range part.GetSessions() {
+			here[tokenOf(s)] = s.GetEndTime() == nil
+		}
+	}
+	if token, wanted := tokens.of(overRuns); wanted {
+		over := r.strandedSessions(ctx, owner, token, size, tokenOf)
+		over.items = slices.DeleteFunc(over.items, func(s *pb.Session) bool { return here[tokenOf(s)] }) // it was just taken over
+		lists[overRuns] = over
 	}
 	all := new(pb.ListSessionsResponse)
 	all.Sessions, all.NextPageToken = merge(lists, tokens, size, func(a, b *pb.Session) int {
 		return cmp.Or(cmp.Compare(boolInt(a.GetEndTime() != nil), boolInt(b.GetEndTime() != nil)), a.GetCreateTime().AsTime().Compare(b.GetCreateTime().AsTime()), cmp.Compare(a.GetSessionId(), b.GetSessionId()))
-	}, func(s *pb.Session) string { return sessionToken(owner, s) })
+	}, tokenOf)
 	return all, nil
+}
+
+// strandedSessions returns a page of the sessions that no replica has.
+func (r *relay) strandedSessions(ctx context.Context, owner auth.Owner, after string, size int, tokenOf func(*pb.Session) string) (page list[*pb.Session]) {
+	stranded, err := r.server.config.Sessions.Stranded(ctx, owner, r.Unowned())
+	if err != nil { // the state is away: what lives is listed all the same
+		r.tellMissing(ctx, []string{"ended"})
+	}
+	for _, one := range stranded {
+		s := strandedToProto(one)
+		switch {
+		case after != "":
+			if tokenOf(s) == after {
+				after = ""
+			}
+		case len(page.items) == size:
+			page.next = tokenOf(page.items[size-1])
+			return page
+		default:
+			page.items = append(page.items, s)
+		}
+	}
+	return page
 }
 
 func boolInt(b bool) int {

@@ -137,6 +137,7 @@ func (r *relay) adopt(ctx context.Context, owner auth.Owner, id string) error {
 			}
 			if s.artifacts != nil {
 				s.artifacts.enter(adopted)
+				s.artifacts.store.Moved(artifactsOf(adopted))
 			}
 			return s.approvals.RestoreOf(context.WithoutCancel(ctx), adopted.Ref()) // others wait for this, too
 		})

@@ -96,6 +96,7 @@ type stopList struct {
 	shared  *sharedStops                        // nil where nothing outlives the server but the file
 	current atomic.Pointer[map[auth.Owner]stop] // by whom they are about; never changed
 	mu      sync.Mutex                          // held over changes
+	storing sync.Mutex                          // held while a stop is put into the state or lifted; comes before the others
 	writing sync.Mutex                          // held while the file is written
 	retries bool                                // what could not be stored is tried again; guarded by mu
 }
@@ -238,7 +239,7 @@ func (s *stopList) keep(one stop) (stop, error) {
 	if one.durable || s.file == "" && s.shared == nil {
 		return one, nil
 	}
-	err := s.shared.store(one)
+	err := s.storeInForce(one.owner())
 	if s.file != "" {
 		err = errors.Join(err, s.write(""))
 	}
@@ -246,6 +247,16 @@ func (s *stopList) keep(one stop) (stop, error) {
 		one = now
 	}
 	return one, err
+}
+
+// storeInForce puts a stop into the state, unless it was lifted meanwhile or is there already.
+func (s *stopList) storeInForce(of auth.Owner) error {
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	if one, inForce := (*s.current.Load())[of]; inForce && !one.InState {
+		return s.shared.store(one)
+	}
+	return nil
 }
 
 // keepLater keeps stops that could not be kept, as soon as they can be, until ctx is done.
@@ -267,9 +278,9 @@ func (s *stopList) keepLater(ctx context.Context) {
 			case <-tick.C:
 			}
 			var err error
-			for _, one := range *s.current.Load() {
-				if !one.InState && err == nil {
-					err = s.shared.store(one)
+			for of := range *s.current.Load() {
+				if err == nil {
+					err = s.storeInForce(of)
 				}
 			}
 			if s.file != "" {
@@ -288,6 +299,8 @@ func (s *stopList) keepLater(ctx context.Context) {
 // lift ends a stop; false where there is none. One that cannot be taken out of the state or
 // the file stays in force: it would come back.
 func (s *stopList) lift(of auth.Owner) (stop, bool, error) {
+	s.storing.Lock()
+	defer s.storing.Unlock()
 	old, known := (*s.current.Load())[of]
 	if !known {
 		return stop{}, false, nil

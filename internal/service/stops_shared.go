@@ -20,7 +20,8 @@ type sharedStops struct {
 	entries state.KV
 	mirror  *state.Mirror[stop]
 	told    func(stop)
-	known   bool // what was there at the start is in the list; guarded by the lock of the list
+	stored  map[auth.Owner]state.Revision // by this replica; guarded by the storing lock of the list
+	known   bool                          // what was there at the start is in the list; guarded by the lock of the list
 }
 
 // shareTime is how long a server waits at its start for the stops that are in force.
@@ -29,7 +30,7 @@ const shareTime = 10 * time.Second
 // share has the list be that of the state. What the file has beside it, from before there
 // was one, or because it could not be stored, is stored.
 func (s *stopList) share(ctx context.Context, entries state.KV, told func(stop)) error {
-	shared := &sharedStops{list: s, entries: entries, told: told}
+	shared := &sharedStops{list: s, entries: entries, told: told, stored: make(map[auth.Owner]state.Revision)}
 	s.shared = shared
 	s.mu.Lock() // changes wait for the mirror
 	shared.mirror = state.NewMirror(ctx, entries, "", readSharedStop, func(key string, _ stop, _ bool) { shared.changed(key) })
@@ -57,7 +58,7 @@ func (s *stopList) share(ctx context.Context, entries state.KV, told func(stop))
 	s.current.Store(&all)
 	s.mu.Unlock()
 	for _, one := range missing {
-		if shared.store(one) != nil {
+		if s.storeInForce(one.owner()) != nil {
 			s.keepLater(ctx)
 			break
 		}
@@ -115,7 +116,7 @@ func (s *sharedStops) changed(key string) {
 	}
 }
 
-// store puts a stop into the state.
+// store puts a stop into the state. The caller has the storing lock of the list.
 func (s *sharedStops) store(one stop) error {
 	if s == nil {
 		return nil
@@ -127,6 +128,7 @@ func (s *sharedStops) store(one stop) error {
 	}
 	revision, err := s.entries.Put(context.Background(), stopKey(one.owner()), value, 0)
 	if err == nil {
+		s.stored[one.owner()] = revision
 		s.mirror.Note(stopKey(one.owner()), one, revision)
 	}
 	return err
@@ -140,6 +142,7 @@ func (s *sharedStops) remove(of auth.Owner) error {
 	if err := s.entries.Delete(context.Background(), stopKey(of), 0); err != nil {
 		return err
 	}
+	delete(s.stored, of)
 	s.mirror.Forget(stopKey(of))
 	return nil
 }
@@ -160,10 +163,19 @@ func (s *sharedStops) look(ctx context.Context, of auth.Owner) {
 	}
 }
 
-// lifted is look for a stop that another replica has lifted.
-func (s *sharedStops) lifted(ctx context.Context, of auth.Owner) {
+// lifted is look for a stop that another replica has lifted. Where this one stored it only then, for
+// it could not before, it is taken out again.
+func (s *sharedStops) lifted(ctx context.Context, of auth.Owner) error {
 	if s == nil {
-		return
+		return nil
+	}
+	s.list.storing.Lock()
+	defer s.list.storing.Unlock()
+	if revision := s.stored[of]; revision != 0 {
+		if err := s.entries.Delete(ctx, stopKey(of), revision); err != nil && !errors.Is(err, state.ErrConflict) {
+			return err
+		}
+		delete(s.stored, of)
 	}
 	s.look(ctx, of)
 	s.list.mu.Lock()
@@ -171,4 +183,5 @@ func (s *sharedStops) lifted(ctx context.Context, of auth.Owner) {
 	if now, inForce := (*s.list.current.Load())[of]; inForce && !now.InState { // it never was stored
 		s.list.set(of, nil)
 	}
+	return nil
 }

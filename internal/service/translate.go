@@ -296,6 +296,14 @@ func settingsToProto(settings *session.Settings) *pb.Session {
 	return m
 }
 
+func strandedToProto(s session.Stranded) *pb.Session {
+	m := settingsToProto(s.Settings)
+	m.SessionId, m.Principal, m.Tenant, m.Workspace = s.ID, s.Owner.Name(), s.Owner.Tenant(), s.Workspace
+	m.CreateTime, m.LastUsedTime = timestamppb.New(s.Created), timestamppb.New(s.LastUsed)
+	m.IsDefault, m.Stranded = s.ID == session.DefaultID, s.Why
+	return m
+}
+
 func endedToProto(e session.Ended) *pb.Session {
 	m := settingsToProto(e.Settings)
 	m.SessionId, m.Principal, m.Tenant, m.Workspace = e.ID, e.Owner.Name(), e.Owner.Tenant(), e.Workspace

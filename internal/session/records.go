@@ -381,6 +381,9 @@ func (s *Store) Restore(ctx context.Context) error {
 	var list []record
 	understood := true
 	err := state.Snapshot(ctx, r.kv, "", func(e state.Entry) {
+		if strings.HasSuffix(e.Key, "/"+markerPart) {
+			return
+		}
 		var found record
 		err := json.Unmarshal(e.Value, &found)
 		if err == nil && found.Version > recordVersion {
@@ -416,13 +419,19 @@ func (s *Store) Restore(ctx context.Context) error {
 	return nil
 }
 
-// restore brings a session back, with no more than the operator permits by now.
-func (s *Store) restore(r *record) error {
-	settings := Settings{
-		Level: min(r.Level, s.config.MaxLevel), Mode: r.Mode, MaxMode: r.MaxMode, Network: min(r.Network, s.config.MaxNetwork), Tools: r.Tools, Labels: r.Labels,
+// settings returns those that were chosen.
+func (r *record) settings() *Settings {
+	return &Settings{
+		Level: r.Level, Mode: r.Mode, MaxMode: r.MaxMode, Network: r.Network, Tools: r.Tools, Labels: r.Labels,
 		IdleTTL: r.IdleTTL, Answer: r.Answer, Activation: r.Activation, Persona: r.Persona, Dialect: r.Dialect, Ordered: r.Ordered,
 		EditErrors: r.EditErrors,
 	}
+}
+
+// restore brings a session back, with no more than the operator permits by now.
+func (s *Store) restore(r *record) error {
+	settings := *r.settings()
+	settings.Level, settings.Network = min(r.Level, s.config.MaxLevel), min(r.Network, s.config.MaxNetwork)
 	if !s.permits(settings.Mode, settings) {
 		settings.Mode = s.config.Default.Mode
 	}

@@ -4,12 +4,16 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -119,21 +123,54 @@ func (s *Store) letGo(key string, goesOn bool) {
 	s.holds.add(key, -1)
 }
 
-// newest returns what is stored of the newest session with an id; nil where nothing is.
+// newest returns what is stored of the newest session with an id; nil where nothing is. What is
+// listed may come from a server of the engine that is behind: a marker is written first, and has to
+// be among it.
 func (s *Store) newest(ctx context.Context, owner auth.Owner, id string) (*record, error) {
-	r := s.config.Records
-	watching, done := context.WithCancel(ctx)
-	defer done()
-	var newest *record
+	below := OwnerKey(owner, id) + "/"
+	marker := below + markerPart
+	now, err := s.config.Records.kv.Put(ctx, marker, nil, markerTime)
+	if errors.Is(err, state.ErrFull) {
+		now, err = 0, nil // it goes on as it is
+	}
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(catchUpTime); ; {
+		newest, until, err := s.listed(ctx, below, marker)
+		if err != nil || until >= now {
+			return newest, err
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%w: what is stored was read from a server of it that is behind", state.ErrUnavailable)
+		}
+		select {
+		case <-time.After(catchUpTime / 50):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+const (
+	// markerPart ends the key of a marker, where others have an epoch.
+	markerPart = "seen"
+
+	// markerTime is how long a marker is there: longer than it is looked for.
+	markerTime = 10 * time.Second
+
+	// catchUpTime is for how long a server of the engine that is behind is read again.
+	catchUpTime = 2 * time.Second
+)
+
+// listed returns the newest record below a prefix, and the revision of the marker.
+func (s *Store) listed(ctx context.Context, below, marker string) (newest *record, until state.Revision, err error) {
 	var wrong error
-	complete := false
-	err := r.kv.Watch(watching, OwnerKey(owner, id)+"/", func(e state.Entry) {
+	err = state.Snapshot(ctx, s.config.Records.kv, below, func(e state.Entry) {
 		var found record
 		switch {
-		case e.Key == "":
-			complete = true
-			done()
-		case e.Deleted:
+		case e.Key == marker:
+			until = e.Revision
 		case json.Unmarshal(e.Value, &found) != nil:
 			wrong = errors.New("what is stored of it cannot be read")
 		case found.Version > recordVersion:
@@ -143,13 +180,10 @@ func (s *Store) newest(ctx context.Context, owner auth.Owner, id string) (*recor
 			newest = &found
 		}
 	})
-	switch {
-	case !complete:
-		return nil, err
-	case newest == nil:
-		return nil, wrong
+	if err == nil && newest == nil {
+		err = wrong
 	}
-	return newest, nil
+	return newest, until, err
 }
 
 // reach returns why this server cannot have a session that is stored, or nil.
@@ -162,12 +196,66 @@ func (r *Replicas) reach(found *record) error {
 			return nil
 		}
 	}
+	return fmt.Errorf("%w: session %q %s", ErrElsewhere, found.ID, elsewhere(found))
+}
+
+// elsewhere tells why a session cannot be reached, and what helps.
+func elsewhere(found *record) string {
 	anew := "close the session and create it again"
 	if found.ID == DefaultID {
 		anew = "close the session: the next call has a new one"
 	}
-	return fmt.Errorf("%w: session %q worked at a replica that is gone, in a directory which this one does not share. "+
-		"It goes on when a replica with that directory is back; to begin with no files, %s", ErrElsewhere, found.ID, anew)
+	return "worked at a replica that is gone, in a directory which this one does not share. It goes on when a replica with that directory is back; to begin with no files, " + anew
+}
+
+// A Stranded is what is known of a session that no server has.
+type Stranded struct {
+	ID                string
+	Owner             auth.Owner
+	Workspace         string
+	Created, LastUsed time.Time
+	Settings          *Settings
+	Why               string // it cannot be used now, or what has it go on
+}
+
+// Stranded returns those of some sessions that are stored and belong to an owner, or to those whom it
+// stands for, the oldest first. The keys are those of [OwnerKey].
+func (s *Store) Stranded(ctx context.Context, owner auth.Owner, keys []string) (list []Stranded, err error) {
+	wanted := make(map[string]bool)
+	for _, key := range keys {
+		if of, _, ok := KeyOwner(key); ok && owner.Covers(of) {
+			wanted[key] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	newest := make(map[string]*record)
+	err = state.Snapshot(ctx, s.config.Records.kv, "", func(e state.Entry) {
+		var found record
+		if json.Unmarshal(e.Value, &found) != nil || found.Version > recordVersion {
+			return
+		}
+		if key := OwnerKey(found.Owner, found.ID); wanted[key] && (newest[key] == nil || newest[key].Epoch < found.Epoch) {
+			newest[key] = &found
+		}
+	})
+	for _, found := range newest {
+		list = append(list, s.config.Replicas.stranded(found))
+	}
+	slices.SortFunc(list, func(a, b Stranded) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	return list, err
+}
+
+func (r *Replicas) stranded(found *record) Stranded {
+	one := Stranded{
+		ID: found.ID, Owner: found.Owner, Workspace: found.Workspace, Created: found.Created, LastUsed: found.Used,
+		Settings: found.settings(), Why: "The replica that had the session is gone: it goes on at another one with the next call.",
+	}
+	if err := r.reach(found); err != nil {
+		one.Why = "Session " + strconv.Quote(found.ID) + " " + elsewhere(found) + "."
+	}
+	return one
 }
 
 // Adopt brings a session here that no server has. Before ready is called, nobody uses it.
@@ -248,6 +336,14 @@ func (s *Store) takeOver(ctx context.Context, owner auth.Owner, id string) (*rec
 	}
 }
 
+// Prove is nil while no other server can have taken the session.
+func (s *Session) Prove() error {
+	if s.store.config.Replicas == nil {
+		return nil
+	}
+	return s.store.config.Replicas.Prove()
+}
+
 // put stores the record of a session. Among replicas it has to be there as this server
 // stored it last: who has lost the session without knowing changes nothing of it. The caller
 // holds changing.
@@ -295,8 +391,8 @@ func (s *Session) compared(do func() error) error {
 		switch {
 		case err != nil:
 			return err
-		case found.Run != s.store.config.Replicas.Run() || entry.Revision == s.revision:
-			return ErrMoved
+		case found.Run != s.store.config.Replicas.Run() || entry.Revision == s.revision || s.isReleased():
+			return ErrMoved // or it was given back, and has come again
 		}
 		s.revision = entry.Revision
 	}

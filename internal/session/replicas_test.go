@@ -4,9 +4,13 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -181,5 +185,97 @@ func TestFormerOwner(t *testing.T) {
 	second.Close()
 	if err := set(third, tools.ModeAsk); err != nil {
 		t.Errorf("after the former owners have ended: %v", err)
+	}
+}
+
+// alone is a server that has everything, and sometimes cannot prove that it lives.
+type alone struct {
+	session.Owners
+	fenced *atomic.Bool
+}
+
+func (a alone) Prove() error {
+	if a.fenced.Load() {
+		return replica.ErrFenced
+	}
+	return nil
+}
+func (alone) Claim(context.Context, string, bool) (bool, error) { return true, nil }
+func (alone) Release(context.Context, string, bool) error       { return nil }
+
+// TestIdleWhileFenced: a server that cannot prove that it lives does not end a session that nobody used
+// there: another may have it by now.
+func TestIdleWhileFenced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fenced := new(atomic.Bool)
+		store := newStore(t, session.Config{Replicas: &session.Replicas{Owners: alone{fenced: fenced}}})
+		create(t, store, "alice", session.Request{ID: "work", Settings: session.Settings{IdleTTL: time.Minute}})
+		for _, isFenced := range []bool{true, false} {
+			fenced.Store(isFenced)
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			if there := ids(store, "alice") == "work"; there != isFenced {
+				t.Errorf("fenced: %v, there: %v", isFenced, there)
+			}
+		}
+	})
+}
+
+// lagging is an engine one of whose servers, from which lists are read at first, has nothing yet.
+type lagging struct {
+	state.Engine
+	lists *atomic.Int32 // that are still empty
+}
+
+func (l lagging) KV(ctx context.Context, space state.Space) (state.KV, error) {
+	kv, err := l.Engine.KV(ctx, space)
+	return laggingKV{kv, l.lists}, err
+}
+
+type laggingKV struct {
+	state.KV
+	lists *atomic.Int32
+}
+
+func (l laggingKV) Watch(ctx context.Context, prefix string, f func(state.Entry)) error {
+	if l.lists.Add(-1) < 0 {
+		return l.KV.Watch(ctx, prefix, f)
+	}
+	f(state.Entry{})
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestAdoptWhileBehind: what a server of the engine lists that is behind is not taken for all there
+// is: the session goes on, and is not forgotten.
+func TestAdoptWhileBehind(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	root, lists := t.TempDir(), new(atomic.Int32)
+	open := func(run uint64) (*session.Store, *replica.Replica) {
+		t.Helper()
+		one, err := replica.Join(t.Context(), replica.Config{Engine: engine, Logger: zap.NewNop(), Run: run, Place: "here"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := session.OpenRecords(t.Context(), lagging{engine, lists}, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newStore(t, session.Config{WorkspaceRoot: root, Records: records, Replicas: &session.Replicas{Owners: one, Place: "here"}}), one
+	}
+	first, leaves := open(1)
+	made := create(t, first, "alice", session.Request{ID: "s"})
+	first.Close()
+	leaves.Leave()
+	second, stays := open(2)
+	defer stays.Leave()
+	lists.Store(2)
+	adopted, err := second.Adopt(t.Context(), "alice", "s", func(*session.Session) error { return nil })
+	if err != nil || adopted == nil || adopted.Ref() != made.Ref() {
+		t.Errorf("%v, %v", adopted, err)
 	}
 }

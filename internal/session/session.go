@@ -471,6 +471,9 @@ func (s *Session) closeIdle(watch int, ttl time.Duration) bool {
 	if s.uses+s.busy == 0 {
 		remaining -= time.Since(s.lastUsed)
 	}
+	if replicas := s.store.config.Replicas; remaining <= 0 && replicas != nil && replicas.Prove() != nil {
+		remaining = retryTime // another server may have the session by now
+	}
 	if remaining > 0 {
 		s.idle.Reset(remaining)
 		return false
@@ -485,6 +488,12 @@ func (s *Session) end(reason string) {
 	if !s.closed {
 		s.closed, s.ended, s.reason = true, time.Now(), reason
 	}
+}
+
+func (s *Session) isReleased() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.released
 }
 
 // buried tells those who wait for the end of the session, once it is known how it ended.

@@ -196,6 +196,20 @@ func TestRefusedPatches(t *testing.T) {
 	}
 }
 
+// TestListChangesAfterARestart: what calls changed before is told to be unknown, and not to be nothing.
+func TestListChangesAfterARestart(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"f": "old\n"})
+	env.Changes = history.New(history.Config{Dir: t.TempDir(), Forgot: true})
+	const unknown = "(what calls changed before the server was last started, or before the session came to this server, is not known: git_diff shows what is different)\n"
+	if got := answer(t, env, "list_changes", `{}`); !strings.HasPrefix(got, "No file differs from what it was when this session first changed one since ") || !strings.HasSuffix(got, "\n"+unknown) {
+		t.Errorf("got\n%s", got)
+	}
+	answer(t, env, "edit_file", `{"path":"f","old_string":"old","new_string":"new"}`)
+	if got := answer(t, env, "list_changes", `{}`); !strings.HasPrefix(got, "changed  f (+1 -1 lines)\n"+unknown) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 // TestListChangesOfLinks lists links themselves, and goes on where one leads
 // outside.
 func TestListChangesOfLinks(t *testing.T) {

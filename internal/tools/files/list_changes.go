@@ -97,8 +97,15 @@ func runListChanges(ctx context.Context, env tools.Env, in listChangesInput, _ t
 		}
 		b.WriteByte('\n')
 	}
-	if len(files) == 0 {
+	forgot := env.Changes.Forgot()
+	switch {
+	case len(files) == 0 && forgot:
+		b.WriteString("No file differs from what it was when this session first changed one since the server was last started, or since the session came to this server.\n")
+	case len(files) == 0:
 		b.WriteString("No file differs from what it was when this session first changed one.\n")
+	}
+	if forgot {
+		fmt.Fprintf(&b, "(what calls changed before the server was last started, or before the session came to this server, is not known: %s shows what is different)\n", env.Words.Tool("git_diff"))
 	}
 	if more {
 		b.WriteString("(there are more than are listed)\n")
@@ -126,7 +133,11 @@ func runListChanges(ctx context.Context, env tools.Env, in listChangesInput, _ t
 	for i := range files {
 		files[i].Path = visible(files[i].Path)
 	}
-	return detailed(visible(b.String()), map[string]any{"files": files, "more": more, "calls": calls})
+	details := map[string]any{"files": files, "more": more, "calls": calls}
+	if forgot {
+		details["forgot_earlier"] = true
+	}
+	return detailed(visible(b.String()), details)
 }
 
 // maxCounted is the largest file whose lines are counted, in bytes.

@@ -280,7 +280,10 @@ type Session struct {
 	// agent of that.
 	Depth uint32 `protobuf:"varint,73,opt,name=depth,proto3" json:"depth,omitempty"`
 	// Whether it outlives the call that began it.
-	Background    bool `protobuf:"varint,74,opt,name=background,proto3" json:"background,omitempty"`
+	Background bool `protobuf:"varint,74,opt,name=background,proto3" json:"background,omitempty"`
+	// Why no server has the session, and what has it go on, in sentences: the replica that had
+	// it is gone. Empty for a session that can be used. Only ListSessions tells of such.
+	Stranded      string `protobuf:"bytes,75,opt,name=stranded,proto3" json:"stranded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -509,6 +512,13 @@ func (x *Session) GetBackground() bool {
 		return x.Background
 	}
 	return false
+}
+
+func (x *Session) GetStranded() string {
+	if x != nil {
+		return x.Stranded
+	}
+	return ""
 }
 
 // AgentLink is one step of who asked whom: a call began an agent in a session of its own.
@@ -804,7 +814,7 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\x96\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xb2\n" +
 	"\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
@@ -845,7 +855,8 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\x05depth\x18I \x01(\rR\x05depth\x12\x1e\n" +
 	"\n" +
 	"background\x18J \x01(\bR\n" +
-	"background\x1a9\n" +
+	"background\x12\x1a\n" +
+	"\bstranded\x18K \x01(\tR\bstranded\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +

@@ -1,0 +1,86 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/state"
+)
+
+// cutOff are entries that cannot be written while a server is cut off from the state.
+type cutOff struct {
+	state.KV
+	now atomic.Bool
+}
+
+func (c *cutOff) Put(ctx context.Context, key string, value []byte, ttl time.Duration) (state.Revision, error) {
+	if c.now.Load() {
+		return 0, state.ErrUnavailable
+	}
+	return c.KV.Put(ctx, key, value, ttl)
+}
+
+// TestLiftedStopStaysLifted: a stop that could not be stored, and was lifted meanwhile, here or at another
+// replica, is not stored any more; where it just was, it is taken out again.
+func TestLiftedStopStaysLifted(t *testing.T) {
+	for name, lift := range map[string]func(here, there *stopList, of auth.Owner) error{
+		"here": func(here, _ *stopList, of auth.Owner) error {
+			_, _, err := here.lift(of)
+			return errors.Join(err, here.storeInForce(of))
+		},
+		"there": func(here, there *stopList, of auth.Owner) error {
+			_, _, err := there.lift(of)
+			return errors.Join(err, here.shared.lifted(t.Context(), of), here.storeInForce(of))
+		},
+		"there, stored before it is told": func(here, there *stopList, of auth.Owner) error {
+			return errors.Join(there.shared.remove(of), here.storeInForce(of), here.shared.lifted(t.Context(), of))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine, err := state.Open(t.Context(), state.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer engine.Close()
+			entries, err := engine.KV(t.Context(), state.Space{Name: "stops"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			away := &cutOff{KV: entries}
+			here, err := openStops(t.Context(), "", away, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			there, err := openStops(t.Context(), "", entries, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			away.now.Store(true)
+			one, _, err := here.put(stop{Principal: "alice", By: "bob", Since: time.Now()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := here.keep(one); !errors.Is(err, state.ErrUnavailable) {
+				t.Errorf("it is kept: %v", err)
+			}
+			away.now.Store(false)
+			of := one.owner()
+			if err := lift(here, there, of); err != nil {
+				t.Fatal(err)
+			}
+			if left := here.list(); len(left) != 0 {
+				t.Errorf("in force is %+v", left)
+			}
+			if _, err := entries.Get(t.Context(), stopKey(of)); !errors.Is(err, state.ErrNotFound) {
+				t.Errorf("stored: %v", err)
+			}
+		})
+	}
+}
