@@ -434,6 +434,7 @@ func (x *Execution) finish(finished *Finished) {
 	x.runs.End()
 	if x.timeout != nil {
 		x.timeout.Stop()
+		x.timeout = nil // thousands that ended are kept
 	}
 	if x.grace != nil {
 		x.grace.Stop()

@@ -50,11 +50,11 @@ func tagOf(owner auth.Owner) ownerTag {
 func (i ids) of(number uint64, owner auth.Owner) string { return i.name(number, tagOf(owner)) }
 
 func (i ids) name(number uint64, tag ownerTag) string {
-	var plain, sealed [aes.BlockSize]byte
-	binary.BigEndian.PutUint64(plain[:], number)
-	copy(plain[8:], tag[:])
-	i.block.Encrypt(sealed[:], plain[:])
-	return idEncoding.EncodeToString(sealed[:])
+	var block [aes.BlockSize]byte
+	binary.BigEndian.PutUint64(block[:], number)
+	copy(block[8:], tag[:])
+	i.block.Encrypt(block[:], block[:])
+	return idEncoding.EncodeToString(block[:])
 }
 
 // number returns the number of an id, and what stands for its owner. It reports false for
