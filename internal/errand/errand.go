@@ -23,7 +23,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/toolserver/toolserver/internal/auth"
-	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -204,7 +203,7 @@ func ended(id string, f *pb.Finished) *End {
 		e.Outcome = Limited
 	case pb.Outcome_OUTCOME_LOST, pb.Outcome_OUTCOME_CANCELLED:
 		e.Outcome = Lost
-		if e.Code == "lost_without_effects" || e.Code == executor.CancelledWithoutEffects {
+		if e.Code == "lost_without_effects" || e.Code == "cancelled_without_effects" {
 			e.Outcome = Unstarted
 		}
 	default:

@@ -348,7 +348,7 @@ func (x *Execution) stopped(cause error) *Finished {
 		finished := withFailure(Cancelled, "cancelled", "The call was "+strings.TrimSuffix(c.Error(), ".")+".")
 		finished.Cancelled = c
 		if c.By == auth.Server && x.leavesNothing() {
-			finished.Failure.Code = CancelledWithoutEffects
+			finished.Failure.Code = cancelledWithoutEffects
 		}
 		return finished
 	}
@@ -356,9 +356,9 @@ func (x *Execution) stopped(cause error) *Finished {
 		"The call timed out after %s. Ask for less at once, or for a longer timeout if the server allows it.", x.Order.Timeout))
 }
 
-// CancelledWithoutEffects is the code of a call that the server ended before it began, or that
+// cancelledWithoutEffects is the code of a call that the server ended before it began, or that
 // only reads: whoever makes it again does nothing twice.
-const CancelledWithoutEffects = "cancelled_without_effects"
+const cancelledWithoutEffects = "cancelled_without_effects"
 
 // leavesNothing reports whether everything is as it was before the call.
 func (x *Execution) leavesNothing() bool {
