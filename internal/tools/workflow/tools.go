@@ -190,7 +190,7 @@ type runInput struct {
 	Run        string          `json:"run,omitempty" check:"max=64" jsonschema:"of a run that is there, instead of name"`
 	Operation  string          `json:"operation,omitempty" check:"enum=wait|status|pause|resume|cancel" jsonschema:"what to do with run; default wait"`
 	Done       bool            `json:"done,omitempty" jsonschema:"with resume: what the failed step was to do is done"`
-	Digest     string          `json:"digest,omitempty" check:"max=64" jsonschema:"of the workflow that is meant"`
+	Digest     string          `json:"digest,omitempty" check:"max=64" jsonschema:"of the one meant"`
 }
 
 // Check finds what the schema cannot tell.
