@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,7 +23,8 @@ import (
 // ctx ends, which is no error. Where the client has a session, only what waits in that
 // one counts.
 //
-// An answer is for exactly what decide was shown. One that comes too late is dropped.
+// An answer is for exactly what decide was shown. One that comes too late is dropped, and so is
+// one that is none, such as [Allow] to a question: somebody else has to answer then.
 func (c *Client) Approve(ctx context.Context, decide func(*pb.Approval) *pb.ResolveApprovalRequest) error {
 	answers := make(map[string]*pb.ResolveApprovalRequest) // of approvals that wait; nil once sent
 	r := c.retries()
@@ -79,7 +81,7 @@ func (c *Client) approve(ctx context.Context, r *retries, answers map[string]*pb
 			}
 			_, err := c.Approvals.ResolveApproval(ctx, answer)
 			switch status.Code(err) {
-			case codes.OK, codes.NotFound, codes.FailedPrecondition: // it is answered, by whomever
+			case codes.OK, codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument: // it is answered, by whomever, or this is no answer
 				answers[approval.GetApprovalId()] = nil
 			default:
 				return err
@@ -91,6 +93,24 @@ func (c *Client) approve(ctx context.Context, r *retries, answers map[string]*pb
 // Allow lets a call run, this once.
 func Allow() *pb.ResolveApprovalRequest {
 	return &pb.ResolveApprovalRequest{Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE}
+}
+
+// Answer answers the questions of an approval in their order, such as that of a step of a workflow
+// by "Approve" or "Deny": each with an option, in any case of letters, or else with a text.
+func Answer(a *pb.Approval, answers ...string) *pb.ResolveApprovalRequest {
+	request := &pb.ResolveApprovalRequest{Kind: pb.AnswerKind_ANSWER_KIND_ANSWERED}
+	for i, answer := range answers {
+		said := &pb.QuestionAnswer{Text: answer}
+		if i < len(a.GetQuestions()) {
+			for _, option := range a.GetQuestions()[i].GetOptions() {
+				if strings.EqualFold(option.GetLabel(), strings.TrimSpace(answer)) {
+					said = &pb.QuestionAnswer{Chosen: []string{option.GetLabel()}}
+				}
+			}
+		}
+		request.Answers = append(request.Answers, said)
+	}
+	return request
 }
 
 // Deny keeps a call from running, and tells the model why.

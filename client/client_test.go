@@ -246,6 +246,13 @@ func approvals(t *testing.T, server *sdktest.Server, wire *sdktest.Wire) {
 	go func() {
 		ended <- person.Approve(ctx, func(approval *pb.Approval) *pb.ResolveApprovalRequest {
 			seen.Add(1)
+			switch {
+			case len(approval.GetQuestions()) > 0 && approval.GetQuestions()[0].GetText() == "Really?":
+				go c.Cancel(t.Context(), "Really?", "nobody answered")
+				return client.Allow()
+			case len(approval.GetQuestions()) > 0:
+				return client.Answer(approval, "approve")
+			}
 			if strings.Contains(approval.GetPreview().GetText(), "no.txt") {
 				return client.Deny("Not this one.")
 			}
@@ -259,8 +266,16 @@ func approvals(t *testing.T, server *sdktest.Server, wire *sdktest.Wire) {
 		}
 		wire.Cut()
 	}
+	for question, want := range map[string]string{"Really?": "nobody answered", "Go on?": "Chosen: Approve"} { // the first is answered by Allow, which is no answer
+		finished, err := client.Result(c.Execute(t.Context(), client.Call{ID: question, Tool: "ask_user", Input: map[string]any{"questions": []any{
+			map[string]any{"question": question, "options_only": true, "options": []any{map[string]string{"label": "Approve"}, map[string]string{"label": "Deny"}}},
+		}}}))
+		if err != nil || !strings.Contains(client.Text(finished), want) {
+			t.Errorf("%s: %v, %v", question, finished, err)
+		}
+	}
 	leave()
-	if err := <-ended; err != nil || seen.Load() != 2 {
+	if err := <-ended; err != nil || seen.Load() != 4 {
 		t.Errorf("%d approvals were seen, and it ended with %v", seen.Load(), err)
 	}
 }

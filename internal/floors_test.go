@@ -84,7 +84,7 @@ var reserved = map[string][]string{
 	"github.com/nats-io":               {"build/cluster", "internal/state", "internal/state/statetest"},
 	"go.lsp.dev":                       {"internal/lsp"},
 	module + "internal/tools/schedule": {"internal/schedule", "internal/server"},
-	module + "internal/tools/workflow": {"internal/server", "internal/workflow"},
+	module + "internal/tools/workflow": {"internal/schedule", "internal/server", "internal/workflow"},
 	"github.com/netresearch/go-cron":   {"internal/schedule"},
 }
 

@@ -86,8 +86,8 @@ func answerOf(q *pb.Question, text string) (*pb.QuestionAnswer, error) {
 // optionOf returns the label of the option that a person names.
 func optionOf(q *pb.Question, text string) string {
 	for _, option := range q.GetOptions() {
-		if option.GetLabel() == text {
-			return text
+		if strings.EqualFold(option.GetLabel(), text) {
+			return option.GetLabel()
 		}
 	}
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(q.GetOptions()) {

@@ -23,6 +23,7 @@ func TestAnswerOf(t *testing.T) {
 	}{
 		{one, "2", "green", "", false},
 		{one, " red ", "red", "", false},
+		{one, "GREEN", "green", "", false},
 		{one, "red, or so", "red, or so", "", false},
 		{one, "1,2", "", "", true},
 		{one, "0", "", "", true},

@@ -118,7 +118,7 @@ const (
 	Refused           // by the policy, a person, or because the input or the tool is wrong: nothing ran
 	Limited           // by a rate: nothing ran, and it may later
 	Lost              // what it did is not known
-	Unstarted         // the server ended before it did anything
+	Unstarted         // the server ended, and the call did nothing: it may be made again
 )
 
 // An End is how a call ended.
@@ -129,6 +129,15 @@ type End struct {
 	Execution     string
 	Code, Message string
 	After         time.Duration // when it may be tried again, where that is known
+}
+
+// Text is what the call answered with: a text as it is, anything else as JSON.
+func (e *End) Text() string {
+	var text string
+	if json.Unmarshal(e.Output, &text) == nil {
+		return text
+	}
+	return string(e.Output)
 }
 
 // Call makes a call and waits for its end. A call id that is known answers with the end it
@@ -186,7 +195,7 @@ func ended(id string, f *pb.Finished) *End {
 	switch f.GetOutcome() {
 	case pb.Outcome_OUTCOME_SUCCEEDED:
 		if code := f.GetExit().GetCode(); code != 0 { // which says something to a model, and is no success of a step
-			e.Outcome, e.Code, e.Message = Failed, "exit_status", fmt.Sprintf("it exited with status %d: %.500s", code, textOf(f))
+			e.Outcome, e.Code, e.Message = Failed, "exit_status", fmt.Sprintf("it exited with status %d", code)
 		}
 	case pb.Outcome_OUTCOME_INVALID_INPUT, pb.Outcome_OUTCOME_NO_SUCH_TOOL, pb.Outcome_OUTCOME_DENIED:
 		e.Outcome = Refused
@@ -194,7 +203,7 @@ func ended(id string, f *pb.Finished) *End {
 		e.Outcome = Limited
 	case pb.Outcome_OUTCOME_LOST, pb.Outcome_OUTCOME_CANCELLED:
 		e.Outcome = Lost
-		if e.Code == "lost_without_effects" {
+		if e.Code == "lost_without_effects" || e.Code == "cancelled_without_effects" {
 			e.Outcome = Unstarted
 		}
 	default:
@@ -203,7 +212,20 @@ func ended(id string, f *pb.Finished) *End {
 	if e.Outcome != Succeeded && e.Message == "" {
 		e.Message = cmp.Or(f.GetCancellation().GetReason(), textOf(f), "it ended without a reason")
 	}
+	if e.Outcome == Failed {
+		if wrote := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(textOf(f)), e.Message)); wrote != "" && wrote != e.Message {
+			e.Message = strings.TrimSuffix(e.Message, ".") + ". It wrote: " + ending(wrote)
+		}
+	}
 	return e
+}
+
+// ending returns the end of a text, which tells most of why something failed.
+func ending(text string) string {
+	if len(text) > maxText {
+		text = "…" + strings.ToValidUTF8(text[len(text)-maxText:], "")
+	}
+	return text
 }
 
 // outputOf returns the JSON that a call answered with, or else its text as JSON.

@@ -245,7 +245,7 @@ func denied(code, rule, reason string) *Finished {
 // unasked returns how a call ends whose question the approvals did not take.
 func unasked(err error) *Finished {
 	if errors.Is(err, approval.ErrClosed) {
-		finished := withFailure(Cancelled, "cancelled", "The call was cancelled by "+auth.Server+": "+err.Error()+".")
+		finished := withFailure(Cancelled, cancelledWithoutEffects, "The call was cancelled by "+auth.Server+": "+err.Error()+".")
 		finished.Cancelled = &Cancellation{Reason: err.Error(), By: auth.Server}
 		return finished
 	}

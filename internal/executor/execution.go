@@ -347,10 +347,24 @@ func (x *Execution) stopped(cause error) *Finished {
 	if c, ok := errors.AsType[*Cancellation](cause); ok {
 		finished := withFailure(Cancelled, "cancelled", "The call was "+strings.TrimSuffix(c.Error(), ".")+".")
 		finished.Cancelled = c
+		if c.By == auth.Server && x.leavesNothing() {
+			finished.Failure.Code = cancelledWithoutEffects
+		}
 		return finished
 	}
 	return withFailure(TimedOut, tools.TimedOutCode, fmt.Sprintf(
 		"The call timed out after %s. Ask for less at once, or for a longer timeout if the server allows it.", x.Order.Timeout))
+}
+
+// cancelledWithoutEffects is the code of a call that the server ended before it began, or that
+// only reads: whoever makes it again does nothing twice.
+const cancelledWithoutEffects = "cancelled_without_effects"
+
+// leavesNothing reports whether everything is as it was before the call.
+func (x *Execution) leavesNothing() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.started.IsZero() || x.Order.ConcurrencySafe
 }
 
 // failed returns the end of a call that ran and could not do it.

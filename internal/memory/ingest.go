@@ -325,20 +325,25 @@ func (sp *space) storePacks(ctx context.Context, source string, packs []*packed,
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			value := p.encode()
-			if len(value) > state.MaxValue {
-				half := len(p.docs) / 2
-				if half == 0 {
-					return fmt.Errorf("%.200q is found at too many places to be stored", p.docs[0].Places[0].Path)
+			tooLarge := false
+			err := p.encode(func(value []byte) error {
+				if tooLarge = len(value) > state.MaxValue; tooLarge {
+					return nil
 				}
+				_, err := sp.store.packs.Put(ctx, sp.packKey(source, p.name.ID), value, 0)
+				return err
+			})
+			if err != nil {
+				return unavailable(err)
+			}
+			if half := len(p.docs) / 2; tooLarge && half == 0 {
+				return fmt.Errorf("%.200q is found at too many places to be stored", p.docs[0].Places[0].Path)
+			} else if tooLarge {
 				mu.Lock()
 				defer mu.Unlock()
 				again = append(again, p.docs[:half], p.docs[half:])
 				p.docs = nil
 				return nil
-			}
-			if _, err := sp.store.packs.Put(ctx, sp.packKey(source, p.name.ID), value, 0); err != nil {
-				return unavailable(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -4,6 +4,7 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -561,7 +562,8 @@ func FuzzPack(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	value := packed.encode()
+	var value []byte
+	packed.encode(func(stored []byte) error { value = bytes.Clone(stored); return nil })
 	if p, err := decodePack(value); err != nil || len(p.Docs) != 1 || p.Docs[0].Text != "text" {
 		f.Fatal(p, err)
 	}

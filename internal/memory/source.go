@@ -262,18 +262,24 @@ func newPacked(docs []*document) (*packed, error) {
 	return &packed{packName{ID: hex.EncodeToString(sum[:16])}, head, docs}, err
 }
 
-var packBuffers = sync.Pool{New: func() any { return new([]byte) }}
+// packBuffers are what packs are made in: each takes some MiB, and all are of about one size.
+var packBuffers = sync.Pool{New: func() any { return new(packBuffer) }}
 
-// encode returns the pack as it is stored.
-func (p *packed) encode() []byte {
-	buffer := packBuffers.Get().(*[]byte)
+type packBuffer struct{ raw, value []byte }
+
+// encode calls use with the pack as it is stored, which is there only so long.
+func (p *packed) encode(use func(value []byte) error) error {
+	buffer := packBuffers.Get().(*packBuffer)
 	defer packBuffers.Put(buffer)
-	raw := append(binary.AppendUvarint((*buffer)[:0], uint64(len(p.head))), p.head...)
+	raw := append(binary.AppendUvarint(buffer.raw[:0], uint64(len(p.head))), p.head...)
 	for _, doc := range p.docs {
 		raw = append(raw, doc.Text...)
 	}
-	*buffer = raw
-	return s2.Encode(nil, raw)
+	buffer.raw = raw
+	if most := s2.MaxEncodedLen(len(raw)); most > cap(buffer.value) {
+		buffer.value = make([]byte, most)
+	}
+	return use(s2.Encode(buffer.value[:cap(buffer.value)], raw))
 }
 
 var errPack = errors.New("a pack is damaged")

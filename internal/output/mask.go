@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
-	"sync"
 	"unsafe"
 )
 
@@ -150,23 +149,39 @@ func (m *Masker) at(t text, place int) found {
 	return found{}
 }
 
-// String returns s with its secrets masked: s itself where it has none.
-func (m *Masker) String(s string) string {
-	buffer := stringBuffers.Get().(*[]byte)
-	stream := m.Stream()
-	out := stream.Append((*buffer)[:0], unsafe.Slice(unsafe.StringData(s), len(s))) // which it only reads
-	if out = stream.Flush(out); string(out) != s {
-		s = string(out)
+// first returns what is found first at a place or behind it, and where that is: at the end of
+// the text where there is nothing.
+func (m *Masker) first(t text, from int) (f found, at int) {
+	for at = from; ; {
+		place, stopped := m.next(t.bytes, from)
+		end := place + 1
+		if place < 0 {
+			place, end = stopped, len(t.bytes)
+		}
+		for at = max(at, place-m.reach); at < end; at++ {
+			if at+1 < len(t.bytes) && !m.pairs.has(pairOf(t.bytes[at:])) {
+				continue
+			}
+			if f = m.at(t, at); f.state != none {
+				return f, at
+			}
+		}
+		if end == len(t.bytes) {
+			return found{}, end
+		}
+		from = place + 2
 	}
-	if cap(out) <= maxKept {
-		*buffer = out
-		stringBuffers.Put(buffer)
-	}
-	return s
 }
 
-// stringBuffers are what texts are masked into: most are as they were, and nobody keeps them.
-var stringBuffers = sync.Pool{New: func() any { return new([]byte) }}
+// String returns s with its secrets masked: s itself, and without a copy, where it has none.
+func (m *Masker) String(s string) string {
+	b := unsafe.Slice(unsafe.StringData(s), len(s)) // which is only read
+	if f, _ := m.first(text{bytes: b, before: '\n', final: true, known: new(int)}, 0); f.state == none {
+		return s
+	}
+	masked, _ := m.Stream().mask(make([]byte, 0, len(s)), b, true)
+	return string(masked)
+}
 
 // Stream returns a new stream of bytes whose secrets are masked.
 func (m *Masker) Stream() *MaskStream { return &MaskStream{masker: m, before: '\n'} }
@@ -237,38 +252,18 @@ func (s *MaskStream) mask(dst, b []byte, final bool) ([]byte, int) {
 	m := s.masker
 	s.known = 0
 	t := text{bytes: b, before: s.before, final: final, known: &s.known}
-	done := s.within.skip(m, b)       // what of b is in dst, or left out
-	for from, seen := done, done; ; { // where to look, and what was looked at place by place
-		place, stopped := m.next(b, from)
-		end := place + 1
-		if place < 0 {
-			place, end = stopped, len(b)
+	done := s.within.skip(m, b) // what of b is in dst, or left out
+	for {
+		f, at := m.first(t, done)
+		if f.state != match {
+			return s.pass(dst, b, done, at)
 		}
-		f := found{}
-		for seen = max(seen, place-m.reach); seen < end; seen++ {
-			if seen+1 < len(b) && !m.pairs.has(pairOf(b[seen:])) {
-				continue
-			}
-			if f = m.at(t, seen); f.state != none {
-				break
-			}
-		}
-		switch {
-		case f.state == more:
-			return s.pass(dst, b, done, seen)
-		case f.state == match:
-			dst = s.emit(dst, b, done, f.start)
-			dst = append(dst, "[masked: "...)
-			dst = append(dst, f.pattern.name...)
-			dst = append(dst, ']')
-			s.within = f.within
-			done = f.end + s.within.skip(m, b[f.end:])
-			from, seen = done, done
-		case end == len(b):
-			return s.pass(dst, b, done, end)
-		default:
-			from = place + 2
-		}
+		dst = s.emit(dst, b, done, f.start)
+		dst = append(dst, "[masked: "...)
+		dst = append(dst, f.pattern.name...)
+		dst = append(dst, ']')
+		s.within = f.within
+		done = f.end + s.within.skip(m, b[f.end:])
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -283,6 +284,22 @@ func BenchmarkMask(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestMaskCopiesNothing: a text without secrets is returned as it is, whatever its size.
+func TestMaskCopiesNothing(t *testing.T) {
+	m := output.NewMasker(values)
+	text := strings.Repeat("ordinary text, https://example.com/path and a task-list\n", 50_000)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	masked := m.String(text)
+	runtime.ReadMemStats(&after)
+	if masked != text {
+		t.Error("it was changed")
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > uint64(len(text)/2) {
+		t.Errorf("%d bytes were allocated for a text of %d", n, len(text))
 	}
 }
 

@@ -291,6 +291,7 @@ authentication:
   tokens:
     - {principal: agent, max_mode: allow, token: the-token-of-agent}
 sessions: {workspace_root: %s}
+executions: {retention: 2h} # the last question comes long after the first call
 state: {engine: cluster, url: "%s", max_history: 2GiB}
 replica: {listen: "%s:8668", lease: 3s}
 `

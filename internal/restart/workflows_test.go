@@ -103,3 +103,88 @@ func tend(agent *caller, run, effects string, round int, lost *int) runStatus {
 	}
 	return now
 }
+
+// TestStoppedInPeace stops a server as an operator does while runs wait: for a person whom a step
+// asks, for one whom the policy asks, for a call that only reads, and for a time. All of them go on
+// after the restart, and so does a schedule whose firing waits for its run. Nothing is done twice.
+func TestStoppedInPeace(t *testing.T) {
+	t.Parallel()
+	w := startWith(t, "dir: "+filepath.Join(t.TempDir(), "state")+"\nshutdown_grace: 1s")
+	agent, person := w.as("agent"), w.as("person")
+	asks := agent.session(&pb.CreateSessionRequest{SessionId: "s"})
+	agent.session(&pb.CreateSessionRequest{SessionId: "allows", Mode: pb.Mode_MODE_ALLOW})
+	create := func(name, definition string) {
+		t.Helper()
+		input, _ := json.Marshal(map[string]string{"name": name, "definition": definition})
+		if _, f := agent.end("allows", "", "workflow_create", string(input)); f.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+			t.Fatal(f)
+		}
+	}
+	create("waits", `flow: (ask | judged | reads | time) >> last
+steps:
+- {id: ask, approval: "Go on?"}
+- {id: judged, tool: bash, input: {command: "echo judged >> effects"}}
+- {id: reads, tool: sleep, input: {duration_ms: 4000}}
+- {id: time, wait: 4s}
+- {id: last, condition: "true"}
+`)
+	create("later", "steps: [{id: time, wait: 4s}, {id: write, tool: bash, input: {command: echo later}}]")
+	began, f := agent.workflow(`{"name": "waits", "background": true}`)
+	if began.State != "running" {
+		t.Fatal(f)
+	}
+	if _, f := agent.end("allows", "", "schedule_create", `{"name": "later", "workflow": "later", "every": "1h"}`); f.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Fatal(f)
+	}
+	if _, f := agent.end("allows", "", "schedule_run_now", `{"name": "later"}`); f.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Fatal(f)
+	}
+	pending := func() []*pb.Approval {
+		t.Helper()
+		for late := time.Now().Add(time.Minute); ; {
+			list, err := person.approvals.ListApprovals(person.ctx, &pb.ListApprovalsRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(list.GetApprovals()) == 2 {
+				return list.GetApprovals()
+			}
+			if time.Now().After(late) {
+				now, f := agent.workflow(`{"run": %q, "operation": "status"}`, began.Run)
+				t.Fatal(list, now, f)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	running := func() bool {
+		_, f := agent.end("", "", "workflow_get", `{"name": "later"}`)
+		return strings.Contains(f.GetDetailsJson(), `"running"`)
+	}
+	for pending(); !running(); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.Stop()
+	w.Restart()
+	for _, q := range pending() {
+		answer := &pb.ResolveApprovalRequest{ApprovalId: q.GetApprovalId(), Digest: q.GetDigest(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE}
+		if len(q.GetQuestions()) > 0 {
+			answer.Kind, answer.Answers = pb.AnswerKind_ANSWER_KIND_ANSWERED, []*pb.QuestionAnswer{{Chosen: []string{"Approve"}}}
+		}
+		if _, err := person.approvals.ResolveApproval(person.ctx, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, f := agent.workflow(`{"run": %q}`, began.Run); f.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Error(f)
+	}
+	if how := agent.outcome("later"); how != "succeeded" {
+		_, f := agent.end("", "", "schedule_list", `{"name": "later"}`)
+		t.Error(how, f)
+	}
+	if got := lines(t, filepath.Join(asks.GetWorkspace(), "effects")); len(got) != 1 || got["judged"] != 1 {
+		t.Errorf("effects: %v", got)
+	}
+	if _, f := agent.end("", "", "workflow_get", `{"name": "later"}`); strings.Count(f.GetDetailsJson(), `"run-`) != 1 || !strings.Contains(f.GetDetailsJson(), `"succeeded"`) {
+		t.Errorf("the schedule has made these runs: %v", f)
+	}
+}

@@ -15,12 +15,14 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/schedule"
+	"github.com/toolserver/toolserver/internal/tools/workflow"
 )
 
 const (
 	maxAtOnce   = 64 // records that are changed at once
 	maxReason   = 500
-	maxAnew     = 3 // times that a firing is begun anew because nothing came of it
+	maxAnew     = 3  // times that a firing is begun anew because nothing came of it
+	maxWaits    = 50 // times that a run is waited for anew, after a restart each
 	endPatience = 10 * time.Second
 	awayRetry   = 500 * time.Millisecond
 )
@@ -116,9 +118,11 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		end, err := s.options.Door.Call(ctx, who, errand.Call{
-			Session: session, ID: fmt.Sprintf("fire-%d", attempt), Tool: r.Tool, Input: r.Input, Purpose: "the schedule " + r.Name,
-		}, accepted)
+		call := errand.Call{Session: session, ID: fmt.Sprintf("fire-%d", attempt), Tool: r.Tool, Input: r.input(), Purpose: "the schedule " + r.Name}
+		end, err := s.options.Door.Call(ctx, who, call, accepted)
+		if err == nil && ctx.Err() == nil {
+			end, err = s.ended(ctx, who, call, end)
+		}
 		switch {
 		case s.base.Err() != nil, errors.Is(err, errand.ErrAway) && ctx.Err() == nil:
 			return how, false
@@ -134,8 +138,45 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 		if err != nil {
 			return schedule.Past{Outcome: "refused", Reason: err.Error()}, true
 		}
-		return schedule.Past{Began: began, Outcome: outcomes[end.Outcome], Reason: end.Message, Execution: end.Execution}, true
+		how = schedule.Past{Began: began, Outcome: outcomes[end.Outcome], Reason: end.Message, Execution: end.Execution}
+		switch {
+		case end.Outcome == errand.Succeeded:
+			how.Output = output.Short(end.Text(), maxReason)
+		case end.Code == workflow.ChangedCode: // since it was looked at
+			how.Outcome = "refused"
+		}
+		return how, true
 	}
+}
+
+// ended returns how a call ended. Where it began a run that outlives it, as where the server was
+// restarted, that is how the run ended.
+func (s *Schedules) ended(ctx context.Context, who errand.Who, begun errand.Call, end *errand.End) (*errand.End, error) {
+	if s.options.Run == nil || !lost(end) {
+		return end, nil
+	}
+	run := s.options.Run(who, begun.Session, begun.ID, begun.Tool, begun.Input)
+	if run == "" {
+		return end, nil
+	}
+	for n := 1; ; n++ {
+		call := begun
+		call.ID, call.Input = fmt.Sprintf("%s/wait-%d", begun.ID, n), fmt.Appendf(nil, `{"run": %q}`, run)
+		over, err := s.options.Door.Call(ctx, who, call, nil)
+		switch {
+		case err != nil:
+			return nil, err
+		case over.Code == "no_such_run": // it was never begun
+			return end, nil
+		case !lost(over) || n == maxWaits:
+			return over, nil
+		}
+	}
+}
+
+// lost reports whether a call ended without the run that it began.
+func lost(end *errand.End) bool {
+	return end.Outcome == errand.Lost || end.Outcome == errand.Unstarted || end.Code == workflow.GoesOnCode
 }
 
 var outcomes = map[errand.Outcome]string{

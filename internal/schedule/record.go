@@ -74,6 +74,23 @@ func (r *record) session(at time.Time) string {
 	return fmt.Sprintf("schedule-%s-%d", r.id(), at.UnixMilli())
 }
 
+// input is what the tool is called with: the workflow that it runs has to be the one that was meant.
+func (r *record) input() json.RawMessage {
+	if r.Digest == "" {
+		return r.Input
+	}
+	fields := make(map[string]json.RawMessage)
+	if json.Unmarshal(r.Input, &fields) != nil {
+		return r.Input // which the tool refuses
+	}
+	fields["digest"], _ = json.Marshal(r.Digest)
+	input, err := json.Marshal(fields)
+	if err != nil {
+		return r.Input
+	}
+	return input
+}
+
 func decodeRecord(text []byte) (*record, error) {
 	r := new(record)
 	if err := json.Unmarshal(text, r); err != nil {

@@ -78,6 +78,9 @@ type Options struct {
 	// runs; empty where it runs none.
 	Digest func(ctx context.Context, who errand.Who, tool string, input json.RawMessage) (string, error)
 
+	// Run, if set, names the run of a workflow that a call begins; empty where it begins none.
+	Run func(who errand.Who, session, call, tool string, input json.RawMessage) string
+
 	// Engine returns where all is kept. It is asked when that is first needed. Lasting says
 	// that this outlives the process; Alone, that no other process has it.
 	Engine         func(context.Context) (state.Engine, error)
@@ -233,10 +236,72 @@ func unavailable(err error) error {
 
 func ownerOf(env tools.Env) string { return errand.Of(env).Owner() }
 
+// foresight is how long those are kept waiting who are told beforehand that a call fails.
+const foresight = 2 * time.Second
+
 // Check returns why a schedule cannot be kept, as far as that can be told before.
 func (s *Schedules) Check(env tools.Env, n schedule.New) error {
-	_, err := s.made(env, n)
+	ctx, done := context.WithTimeout(s.base, foresight)
+	defer done()
+	if _, _, err := s.toKeep(ctx, env, n); err != nil {
+		return err
+	}
+	return called(env, n)
+}
+
+// called returns why a tool cannot be called as a schedule is to, as far as its session knows.
+func called(env tools.Env, n schedule.New) error {
+	if env.Catalog == nil {
+		return nil
+	}
+	var names []string
+	entries, _ := env.Catalog.All()
+	for _, e := range entries {
+		if !env.Catalog.Has(e) {
+			continue
+		}
+		if e.Spec.Name == n.Tool || slices.Contains(e.Spec.Aliases, n.Tool) {
+			if _, err := e.Tool.Decode(env, n.Input); err != nil {
+				return tools.Failf("invalid_call", "The schedule would fail: the input of %s is not valid: %v", n.Tool, err)
+			}
+			return nil
+		}
+		names = append(names, e.Spec.Name)
+	}
+	return tools.Failf("no_such_tool", "The schedule would fail: there is no tool %.64q%s", n.Tool, cmp.Or(nearest.Hint(nearest.Names(n.Tool, names)), "."))
+}
+
+// CheckName returns why there is no schedule of a name.
+func (s *Schedules) CheckName(env tools.Env, name string) error {
+	ctx, done := context.WithTimeout(s.base, foresight)
+	defer done()
+	_, err := s.List(ctx, env, name)
 	return err
+}
+
+// toKeep returns a schedule that can be kept, but for what the policy says.
+func (s *Schedules) toKeep(ctx context.Context, env tools.Env, n schedule.New) (*kept, *record, error) {
+	r, err := s.made(env, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	k, err := s.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	names := k.records.Keys(schedules + state.Key(ownerOf(env)) + "/")
+	switch {
+	case slices.Contains(names, r.key()):
+		return nil, nil, taken(n.Name)
+	case len(names) >= s.options.MaxPerPrincipal:
+		return nil, nil, tools.Failf("too_many_schedules", "There are %d schedules, which is as many as you may have: delete some.", len(names))
+	}
+	r.Digest, err = s.digest(ctx, r.Who, r)
+	return k, r, err
+}
+
+func taken(name string) error {
+	return tools.Failf("schedule_exists", "There is a schedule %s already: delete it first, or choose another name.", name)
 }
 
 // made returns a schedule as it is kept, or says what is wrong with it.
@@ -253,23 +318,9 @@ func (s *Schedules) made(env tools.Env, n schedule.New) (*record, error) {
 
 // Create keeps a schedule.
 func (s *Schedules) Create(ctx context.Context, env tools.Env, n schedule.New) (_ schedule.Status, note string, err error) {
-	r, err := s.made(env, n)
+	k, r, err := s.toKeep(ctx, env, n)
 	if err != nil {
 		return schedule.Status{}, "", err
-	}
-	k, err := s.open(ctx)
-	if err != nil {
-		return schedule.Status{}, "", err
-	}
-	if r.Digest, err = s.digest(ctx, r.Who, r); err != nil {
-		return schedule.Status{}, "", err
-	}
-	names := k.records.Keys(schedules + state.Key(ownerOf(env)) + "/")
-	switch {
-	case slices.Contains(names, r.key()):
-		return schedule.Status{}, "", tools.Failf("schedule_exists", "There is a schedule %s already: delete it first, or choose another name.", n.Name)
-	case len(names) >= s.options.MaxPerPrincipal:
-		return schedule.Status{}, "", tools.Failf("too_many_schedules", "There are %d schedules, which is as many as you may have: delete some.", len(names))
 	}
 	if note, err = s.preview(ctx, env, r); err != nil {
 		return schedule.Status{}, "", err
@@ -277,7 +328,7 @@ func (s *Schedules) Create(ctx context.Context, env tools.Env, n schedule.New) (
 	revision, err := k.kv.Create(ctx, r.key(), r.encode(), 0)
 	switch {
 	case errors.Is(err, state.ErrConflict):
-		return schedule.Status{}, "", tools.Failf("schedule_exists", "There is a schedule %s already: delete it first, or choose another name.", n.Name)
+		return schedule.Status{}, "", taken(n.Name)
 	case err != nil:
 		return schedule.Status{}, "", unavailable(err)
 	}

@@ -28,9 +28,9 @@ func TestSchedules(t *testing.T) {
 	t.Parallel()
 	s := serveAllowing(t, "schedules: {max_per_principal: 3}")
 	s.create("note", `parameters: {type: object, properties: {word: {type: string}}, required: [word]}
-steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects"}}]
+steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects; echo b was done"}}]
 `)
-	made := s.run("schedule_create", `{"name":"a","tool":"bash","input":{"command":"echo tool >> effects"},"cron":"30 2 * * *","time_zone":"Europe/Berlin"}`)
+	made := s.run("schedule_create", `{"name":"a","tool":"bash","input":{"command":"echo tool >> effects; echo a was done"},"cron":"30 2 * * *","time_zone":"Europe/Berlin"}`)
 	if made.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(contentText(made), "lost when the server ends") {
 		t.Fatal(made)
 	}
@@ -41,7 +41,7 @@ steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects
 		if fired := s.run("schedule_run_now", inputOf(t, map[string]any{"name": name})); fired.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 			t.Fatal(fired)
 		}
-		waitUntil(t, func() bool { return strings.Contains(s.history(name), "Z: succeeded") }, func() string { return s.history(name) })
+		waitUntil(t, func() bool { return strings.Contains(s.history(name), "Z: succeeded "+name+" was done") }, func() string { return s.history(name) })
 	}
 	if got := s.read("effects"); got != "tool\nflow\n" {
 		t.Errorf("the effects are %q", got)
@@ -59,6 +59,9 @@ steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects
 		if end := s.run("schedule_create", input); end.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(contentText(end), want) {
 			t.Errorf("%s: %v, want %q", input, end, want)
 		}
+	}
+	if end := s.run("workflow_run", `{"name":"note","parameters":{"word":"never"},"digest":"of-another"}`); end.GetFailure().GetCode() != "workflow_changed" {
+		t.Errorf("a run of another workflow than was meant: %v", end)
 	}
 	// A workflow that was changed since is not what the schedule is to run.
 	s.run("workflow_update", `{"name":"note","definition":"bash{\"command\":\"echo other >> effects\"}"}`)
@@ -80,7 +83,7 @@ steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects
 	if end := s.run("schedule_delete", `{"name":"a"}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(s.history("a"), "no schedule") {
 		t.Error(end)
 	}
-	if list := contentText(s.run("schedule_list", `{}`)); !strings.Contains(list, "b: workflow_run, every 24h") || strings.Contains(list, "- a:") {
+	if list := contentText(s.run("schedule_list", `{}`)); !strings.Contains(list, "b: the workflow note, every 24h") || strings.Contains(list, "- a:") {
 		t.Error(list)
 	}
 }
@@ -106,6 +109,31 @@ func TestUnattended(t *testing.T) {
 		})
 		if code := end.GetFailure().GetCode(); code != "invalid_time" && code != "too_often" {
 			t.Errorf("%s: %v", input, end)
+		}
+	}
+	s.call(&pb.ExecuteToolRequest{Tool: "workflow_create", InputJson: []byte(`{"name":"there","definition":"parameters: {type: object, required: [p]}\nsteps: [{id: a, wait: 1s}]"}`)}, asked)
+	for _, one := range []struct{ tool, input, want string }{
+		{"workflow_create", `{"name":"no name","definition":"bash{\"command\":\"x\"}"}`, "invalid_name"},
+		{"workflow_create", `{"name":"there","definition":"bash{\"command\":\"x\"}"}`, "workflow_exists"},
+		{"workflow_create", `{"name":"other","definition":"bsh{\"command\":\"x\"}"}`, "invalid_workflow"},
+		{"workflow_update", `{"name":"other","definition":"bash{\"command\":\"x\"}"}`, "no_such_workflow"},
+		{"workflow_delete", `{"name":"other"}`, "no_such_workflow"},
+		{"workflow_run", `{"name":"other"}`, "no_such_workflow"},
+		{"workflow_run", `{"name":"there"}`, "invalid_parameters"},
+		{"schedule_create", `{"name":"a","tool":"bash","input":{"command":"x"},"every":"1h"}`, "schedule_exists"},
+		{"schedule_create", `{"name":"b","tool":"bsh","every":"1h"}`, "no_such_tool"},
+		{"schedule_create", `{"name":"b","tool":"bash","input":{"comand":"x"},"every":"1h"}`, "invalid_call"},
+		{"schedule_create", `{"name":"b","workflow":"other","every":"1h"}`, "no_such_workflow"},
+		{"schedule_resume", `{"name":"b"}`, "no_such_schedule"},
+		{"schedule_run_now", `{"name":"b"}`, "no_such_schedule"},
+		{"schedule_delete", `{"name":"b"}`, "no_such_schedule"},
+	} {
+		_, end := s.call(&pb.ExecuteToolRequest{Tool: one.tool, InputJson: []byte(one.input)}, func(*pb.Approval) pb.AnswerKind {
+			t.Errorf("a person is asked about %s %s", one.tool, one.input)
+			return pb.AnswerKind_ANSWER_KIND_DENY_ONCE
+		})
+		if code := end.GetFailure().GetCode(); code != one.want {
+			t.Errorf("%s %s: %v, want %s", one.tool, one.input, end, one.want)
 		}
 	}
 	s.call(&pb.ExecuteToolRequest{Tool: "schedule_run_now", InputJson: []byte(`{"name":"a"}`)}, asked)

@@ -161,19 +161,47 @@ func TestWorkflowFailures(t *testing.T) {
 	}
 }
 
+// TestWorkflowTold shows what is told of a run: the step that runs, that a pause is on its way, and of
+// one that failed its reason once, with what the step wrote.
+func TestWorkflowTold(t *testing.T) {
+	t.Parallel()
+	s := serveAllowing(t, "")
+	s.create("slow", `steps:
+- {id: first, tool: bash, input: {command: "echo first"}}
+- {id: gate, tool: bash, input: {command: "until [ -e go-on ]; do sleep 0.05; done; seq 5000; echo the last words; exit 3"}}
+- {id: never, tool: bash, input: {command: "echo never"}}
+`)
+	var run struct{ Run string }
+	json.Unmarshal([]byte(s.run("workflow_run", `{"name":"slow","background":true}`).GetDetailsJson()), &run)
+	about := func(operation string) string {
+		return contentText(s.run("workflow_run", inputOf(t, map[string]any{"run": run.Run, "operation": operation})))
+	}
+	status := func() string { return about("status") }
+	waitUntil(t, func() bool { return strings.Contains(status(), "- gate: running") }, status)
+	if text := about("pause"); !strings.Contains(text, "to be paused when the steps that run have ended") || strings.Contains(text, "never: ") {
+		t.Errorf("while it is paused: %s", text)
+	}
+	s.write("go-on", "")
+	waitUntil(t, func() bool { return strings.Contains(status(), "failed at step gate") }, status)
+	text := about("wait")
+	if strings.Count(text, "exit status 3") != 1 || !strings.Contains(text, "the last words") || !strings.Contains(text, "- gate: failed\n") {
+		t.Errorf("of a run that failed: %s", text)
+	}
+}
+
 // TestWorkflowMistakes shows that everything that is wrong is told at once.
 func TestWorkflowMistakes(t *testing.T) {
 	t.Parallel()
 	s := serveAllowing(t, "")
 	end := s.run("workflow_validate", inputOf(t, map[string]any{"definition": `steps:
 - {id: one, tool: bsh, input: {command: "${params.who} ${steps.two.output}"}, after: [three]}
-- {id: two, tool: bash, when: "1 +", after: [one]}
+- {id: two, tool: bash, when: "1 +", after: [one], retries: 3}
 - {id: Three, wait: soon}
 - {id: four, agent: x}
 `}))
 	for _, want := range []string{
 		`definition:2: steps[0].tool: there is no tool "bsh"`, `there is no step "three"`, `there is no parameter "who"`, "steps.two is not known here",
-		"definition:3: steps[1].when: column", `"Three" is no id`, `"soon" is no time to wait`, "steps[3].prompt: is for steps with agent",
+		"definition:3: steps[1].when: column", "definition:3: steps[1].retries: unknown key", `"Three" is no id`, `"soon" is no time to wait`, "steps[3].prompt: is for steps with agent",
 	} {
 		if !strings.Contains(end.GetFailure().GetMessage(), want) {
 			t.Errorf("%q is not told in\n%s", want, end.GetFailure().GetMessage())
@@ -290,7 +318,9 @@ func TestWorkflowSteered(t *testing.T) {
 		return strings.Contains(contentText(s.run("workflow_run", `{"run":"`+run+`","operation":"status"}`)), "long: waiting")
 	}
 	waitUntil(t, waits, func() string { return "it does not wait" })
-	for _, step := range []struct{ operation, want string }{{"pause", "paused"}, {"resume", "running"}, {"cancel", "cancelled"}} {
+	operate("pause") // which does not wait for steps that run
+	waitUntil(t, func() bool { return operate("status") == "paused" }, func() string { return operate("status") })
+	for _, step := range []struct{ operation, want string }{{"resume", "running"}, {"cancel", "cancelled"}} {
 		if got := operate(step.operation); got != step.want {
 			t.Errorf("after %s it is %s", step.operation, got)
 		}

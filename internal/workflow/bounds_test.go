@@ -49,7 +49,7 @@ func (w *Workflows) must(t *testing.T, name, text string) {
 // ends runs a workflow to its end.
 func (w *Workflows) ends(t *testing.T, name string) workflow.Status {
 	t.Helper()
-	r, err := w.Start(t.Context(), env, name, nil)
+	r, err := w.Start(t.Context(), env, name, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

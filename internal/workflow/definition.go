@@ -152,9 +152,8 @@ func Parse(text string, world World) (*Workflow, error) {
 	r := strictyaml.NewReader("definition", "workflow")
 	var d definition
 	if isYAML.MatchString(text) {
-		r.Read([]byte(text), &d)
-		if err := r.Err(); err != nil {
-			return nil, err // what it means is not known yet
+		if r.Read([]byte(text), &d); !r.Has("steps") && r.Err() != nil {
+			return nil, r.Err() // what it means is not known
 		}
 	} else if err := d.short(text, world); err != nil {
 		return nil, fmt.Errorf("the workflow is not valid: %w", err)

@@ -4,7 +4,6 @@
 package workflow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -41,11 +40,46 @@ func (f *found) Status(ctx context.Context) (workflow.Status, error) {
 	if err != nil {
 		return status, unavailable(err)
 	}
+	var open []workflow.StepStatus
 	for _, path := range slices.Sorted(maps.Keys(steps)) {
 		s := steps[path]
-		status.Steps = append(status.Steps, workflow.StepStatus{Step: path, State: cmp.Or(s.State, "waiting"), Attempt: s.Attempt, Reason: s.Reason})
+		one := workflow.StepStatus{Step: path, State: s.State, Attempt: s.Attempt, Reason: s.Reason}
+		switch {
+		case s.State != "":
+			status.Steps = append(status.Steps, one)
+		case !s.Until.IsZero() || s.Reason != "":
+			one.State = "waiting"
+			open = append(open, one)
+		}
 	}
+	if h.State == workflow.Running {
+		for _, id := range h.running(steps) {
+			open = append(open, workflow.StepStatus{Step: id, State: "running"})
+		}
+	}
+	status.Steps = append(status.Steps, open...)
 	return status, nil
+}
+
+// running returns the steps that run, as far as what is stored tells: those whose turn it is, and
+// of which nothing is known yet. Those of workflows below are one step here.
+func (h *head) running(steps map[string]*stepRecord) (ids []string) {
+	parsed, err := Parse(h.Text, World{})
+	if err != nil {
+		return nil
+	}
+	over := func(s *ready) bool {
+		r := steps[s.ID]
+		return r != nil && (r.State == stepDone || r.State == stepSkipped)
+	}
+	for _, s := range parsed.steps {
+		r := steps[s.ID]
+		begun := r == nil || r.State == "" && r.Until.IsZero() && r.Reason == ""
+		if begun && !slices.ContainsFunc(s.after, func(before *ready) bool { return !over(before) }) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
 }
 
 // Wait tells out what happens until the run has ended or is paused.

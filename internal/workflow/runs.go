@@ -333,11 +333,29 @@ func (w *Workflows) Digest(ctx context.Context, who errand.Who, tool string, inp
 	if err == nil {
 		_, err = g.below(ctx, parsed, []string{name})
 	}
+	return digestOf(text, g.others), err
+}
+
+// digestOf names a definition and the others that it runs.
+func digestOf(text string, others map[string]string) string {
 	parts := []string{text}
-	for _, other := range slices.Sorted(maps.Keys(g.others)) {
-		parts = append(parts, other, g.others[other])
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		parts = append(parts, name, others[name])
 	}
-	return digest(parts...), err
+	return digest(parts...)
+}
+
+// RunOf names the run that a call begins, whether it did or not; empty where the call begins none.
+func RunOf(who errand.Who, session, call, tool string, input json.RawMessage) string {
+	var of struct{ Name string }
+	if !workflow.IsRun(tool) || json.Unmarshal(input, &of) != nil || of.Name == "" {
+		return ""
+	}
+	return runID(who.Owner(), session, call, of.Name)
+}
+
+func runID(owner, session, call, name string) string {
+	return "run-" + digest(owner, session, call, name)
 }
 
 // Validate returns what a definition is, or everything that is wrong with it.
@@ -411,32 +429,76 @@ func (g *gathering) tooDeep(path []string) error {
 	return fmt.Errorf("more than %d workflows run each other: %s", maxBelow, strings.Join(path, " runs "))
 }
 
-// Save keeps a definition under a name.
-func (w *Workflows) Save(ctx context.Context, env tools.Env, name, text string, replace bool) (workflow.About, error) {
-	if err := named(name); err != nil {
-		return workflow.About{}, err
-	}
+// foresight is how long those are kept waiting who are told beforehand that a call fails.
+const foresight = 2 * time.Second
+
+// CheckSave returns why a definition would not be kept.
+func (w *Workflows) CheckSave(env tools.Env, name, text string, replace bool) error {
+	ctx, done := context.WithTimeout(w.base, foresight)
+	defer done()
+	_, _, _, _, err := w.toSave(ctx, env, name, text, replace)
+	return err
+}
+
+// Check returns why a workflow would not be run, with parameters, or deleted, without.
+func (w *Workflows) Check(env tools.Env, name string, parameters json.RawMessage) error {
+	ctx, done := context.WithTimeout(w.base, foresight)
+	defer done()
 	k, err := w.open(ctx)
 	if err != nil {
-		return workflow.About{}, err
+		return err
 	}
-	about, _, err := w.read(ctx, k, env, name, text)
+	if _, _, there := k.texts.Get(definitionKey(ownerOf(env), name)); !there {
+		return w.none(k, env, name)
+	}
+	if parameters != nil {
+		_, err = w.toRun(ctx, k, env, name, parameters)
+	}
+	return err
+}
+
+// CheckRun returns why there is no such run.
+func (w *Workflows) CheckRun(env tools.Env, id string) error {
+	ctx, done := context.WithTimeout(w.base, foresight)
+	defer done()
+	_, err := w.Find(ctx, env, id)
+	return err
+}
+
+// toSave returns what is to be kept in place of which revision, or why it is not.
+func (w *Workflows) toSave(ctx context.Context, env tools.Env, name, text string, replace bool) (k *kept, about workflow.About, s *saved, last state.Revision, err error) {
+	if err = named(name); err != nil {
+		return
+	}
+	if k, err = w.open(ctx); err != nil {
+		return
+	}
+	old, last, there := k.texts.Get(definitionKey(ownerOf(env), name))
+	s = &saved{Version: recordVersion, Text: text, Number: 1, Changed: time.Now().UTC()}
+	switch {
+	case replace && !there:
+		err = w.none(k, env, name)
+	case replace:
+		s.Number = old.Number + 1
+	case there:
+		err = tools.Failf("workflow_exists", "There is a workflow %s already: change it with workflow_update, or choose another name.", name)
+	case len(k.texts.Keys(definitions+state.Key(ownerOf(env))+"/")) >= w.options.MaxPerPrincipal:
+		err = tools.Failf("too_many_workflows", "There are %d workflows, which is as many as you may have: delete some.", w.options.MaxPerPrincipal)
+	}
+	if err == nil {
+		about, _, err = w.read(ctx, k, env, name, text)
+	}
+	s.Description, s.Steps = about.Description, about.Steps
+	return k, about, s, last, err
+}
+
+// Save keeps a definition under a name.
+func (w *Workflows) Save(ctx context.Context, env tools.Env, name, text string, replace bool) (workflow.About, error) {
+	k, about, s, last, err := w.toSave(ctx, env, name, text, replace)
 	if err != nil {
 		return about, err
 	}
 	key := definitionKey(ownerOf(env), name)
-	old, last, there := k.texts.Get(key)
-	s := &saved{Version: recordVersion, Text: text, Description: about.Description, Number: 1, Steps: about.Steps, Changed: time.Now().UTC()}
-	switch {
-	case replace && !there:
-		return about, w.none(k, env, name)
-	case replace:
-		s.Number = old.Number + 1
-	case there:
-		return about, tools.Failf("workflow_exists", "There is a workflow %s already: change it with workflow_update, or choose another name.", name)
-	case len(k.texts.Keys(definitions+state.Key(ownerOf(env))+"/")) >= w.options.MaxPerPrincipal:
-		return about, tools.Failf("too_many_workflows", "There are %d workflows, which is as many as you may have: delete some.", w.options.MaxPerPrincipal)
-	}
 	revision, err := k.definitions.Update(ctx, key, encodeRecord(s), last, 0)
 	if errors.Is(err, state.ErrConflict) {
 		return about, &tools.Failure{Code: "conflict", Message: "The workflow " + name + " was changed meanwhile: look at it, and try again.", Retryable: true}
@@ -519,17 +581,8 @@ func (w *Workflows) Delete(ctx context.Context, env tools.Env, name string) erro
 	return nil
 }
 
-// Start begins a run.
-func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, parameters json.RawMessage) (workflow.Run, error) {
-	k, err := w.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	call := cmp.Or(env.CallID, rand.Text()) // a call without an id is another one each time
-	id := "run-" + digest(ownerOf(env), env.SessionID, call, name, string(parameters))
-	if _, _, there := k.heads.Get(runKey(ownerOf(env), id)); there {
-		return &found{w, k, env, id}, nil
-	}
+// toRun returns a run of a workflow as it is now, or why there is none.
+func (w *Workflows) toRun(ctx context.Context, k *kept, env tools.Env, name string, parameters json.RawMessage) (*head, error) {
 	s, _, there := k.texts.Get(definitionKey(ownerOf(env), name))
 	if !there {
 		return nil, w.none(k, env, name)
@@ -548,16 +601,35 @@ func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, param
 	if parameters, err = parsed.parameters.Check(parameters); err != nil {
 		return nil, &tools.Failure{Code: "invalid_parameters", Message: "The parameters of " + name + " do not fit: " + err.Error()}
 	}
+	return &head{
+		Version: recordVersion, Workflow: name, Text: s.Text, Others: others, Parameters: parameters,
+		Who: errand.Of(env), Session: env.SessionID, State: workflow.Running, Began: time.Now().UTC(),
+	}, nil
+}
+
+// Start begins a run, of the workflow that has the digest where one is given.
+func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, parameters json.RawMessage, digest string) (workflow.Run, error) {
+	k, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id := runID(ownerOf(env), env.SessionID, cmp.Or(env.CallID, rand.Text()), name) // a call without an id is another one each time
+	if _, _, there := k.heads.Get(runKey(ownerOf(env), id)); there {
+		return &found{w, k, env, id}, nil
+	}
+	h, err := w.toRun(ctx, k, env, name, parameters)
+	if err != nil {
+		return nil, err
+	}
+	if digest != "" && digest != digestOf(h.Text, h.Others) {
+		return nil, tools.Failf(workflow.ChangedCode, "The workflow %s, or one that it runs, is not the one that was meant: nothing was run.", name)
+	}
 	if err := w.room(k, env); err != nil {
 		return nil, err
 	}
-	made, err := w.options.Door.Made(ctx, errand.Of(env), env.SessionID)
-	if err != nil {
+	h.ID = id
+	if h.SessionMade, err = w.options.Door.Made(ctx, h.Who, h.Session); err != nil {
 		return nil, noSession(env, err)
-	}
-	h := &head{
-		Version: recordVersion, ID: id, Workflow: name, Text: s.Text, Others: others, Parameters: parameters,
-		Who: errand.Of(env), Session: env.SessionID, SessionMade: made, State: workflow.Running, Began: time.Now().UTC(),
 	}
 	revision, err := k.runs.Create(ctx, h.key(), encodeRecord(h), 0)
 	if err != nil && !errors.Is(err, state.ErrConflict) {
@@ -647,5 +719,5 @@ func (w *Workflows) Runs(ctx context.Context, env tools.Env, name string) ([]wor
 }
 
 func (h *head) status() workflow.Status {
-	return workflow.Status{ID: h.ID, Workflow: h.Workflow, State: h.State, Step: h.Step, Code: h.Code, Reason: h.Reason, Began: h.Began, Ended: h.Ended, Result: h.Result}
+	return workflow.Status{ID: h.ID, Workflow: h.Workflow, State: h.State, Step: h.Step, Code: h.Code, Reason: h.Reason, Began: h.Began, Ended: h.Ended, Result: h.Result, Pausing: h.State == workflow.Running && h.Want == workflow.Paused}
 }

@@ -18,11 +18,13 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/memory"
+	"github.com/toolserver/toolserver/internal/output"
 	engine "github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -263,7 +265,7 @@ func (f *family) addFile(ctx context.Context, view *tools.View, path string, to 
 		left.binary.Add(1)
 		return nil
 	}
-	return to.Add(view.Name(path), string(file.Data))
+	return to.Add(view.Name(path), unsafe.String(unsafe.SliceData(file.Data), len(file.Data))) // without a copy: nobody else has the bytes
 }
 
 func explain(err error, path string) error {
@@ -371,11 +373,76 @@ func (f *family) search() tools.Tool {
 			scopes := scopesOf(in.Scopes, memory.OfPrincipal, memory.OfTenant)
 			q := memory.Query{Text: in.Query, Source: in.Source, Path: in.Path, Limit: cmp.Or(in.Limit, 8), Offset: in.Offset}
 			found, err := f.store.Search(ctx, memory.WhoOf(env), scopes, q)
+			if err == nil && found.Matched == 0 && in.Source != "" && !found.Partial {
+				err = f.knownSource(ctx, env, in.Source, scopes)
+			}
 			if err != nil {
 				return tools.Result{}, err
 			}
 			return f.showParts(env, in, found)
 		})
+}
+
+// knownSource returns an error that names the sources there are, if one is not among them.
+func (f *family) knownSource(ctx context.Context, env tools.Env, name string, scopes []memory.Scope) error {
+	list, _, err := f.store.Sources(ctx, memory.WhoOf(env), scopes)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, s := range list {
+		if s.Name == name {
+			return nil
+		}
+		names = append(names, strconv.Quote(s.Name))
+	}
+	const most = 20
+	there := cmp.Or(strings.Join(names[:min(most, len(names))], ", "), "none")
+	if len(names) > most {
+		there += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return tools.Failf("not_found", "There is no source %.200q. There are: %s.", name, there)
+}
+
+// Parts that are longer are shown by lines around the one that has most of what was asked for.
+const maxExcerpt = 800
+
+func excerpt(text, query string) string {
+	if len(text) <= maxExcerpt {
+		return text
+	}
+	lines := strings.SplitAfter(text, "\n")
+	words := strings.Fields(strings.ToLower(query))
+	first, most := 0, 0
+	for i, line := range lines {
+		line, has := strings.ToLower(line), 0
+		for _, word := range words {
+			if strings.Contains(line, word) {
+				has++
+			}
+		}
+		if has > most {
+			first, most = i, has
+		}
+	}
+	last, size := first+1, len(lines[first]) // the lines shown, and their bytes
+	for grows := true; grows; {
+		grows = false
+		if last < len(lines) && size+len(lines[last]) <= maxExcerpt {
+			size, last, grows = size+len(lines[last]), last+1, true
+		}
+		if first > 0 && size+len(lines[first-1]) <= maxExcerpt {
+			size, first, grows = size+len(lines[first-1]), first-1, true
+		}
+	}
+	shown := output.Short(strings.TrimRight(strings.Join(lines[first:last], ""), "\n"), 2*maxExcerpt)
+	if first > 0 {
+		shown = "…\n" + shown
+	}
+	if last < len(lines) {
+		shown += "\n…"
+	}
+	return shown
 }
 
 // foundPart is a part, for programs.
@@ -423,7 +490,7 @@ func (f *family) showParts(env tools.Env, in searchInput, found memory.Found) (t
 		if len(p.Also) > 0 {
 			text += fmt.Sprintf(" (also in %s)", strings.Join(p.Also[:min(3, len(p.Also))], ", "))
 		}
-		text += "\n" + tools.Visible(p.Text) + "\n\n"
+		text += "\n" + tools.Visible(excerpt(p.Text, in.Query)) + "\n\n"
 		if i > 0 && b.Len()+len(text) > room {
 			break
 		}

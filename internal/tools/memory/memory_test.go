@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -26,7 +27,7 @@ import (
 func TestMain(m *testing.M) { pdftest.Main(m) }
 
 // family returns the tools, on a state in memory.
-func family(t *testing.T) []tools.Tool {
+func family(t *testing.T, config memory.Config) []tools.Tool {
 	t.Helper()
 	kept, err := state.Open(t.Context(), state.Options{})
 	if err != nil {
@@ -34,7 +35,7 @@ func family(t *testing.T) []tools.Tool {
 	}
 	t.Cleanup(func() { kept.Close() })
 	store := memory.New(memory.Options{
-		Engine: func(context.Context) (state.Engine, error) { return kept, nil }, Mask: func(text string) string { return strings.ReplaceAll(text, "hush", "***") },
+		Config: config, Engine: func(context.Context) (state.Engine, error) { return kept, nil }, Mask: func(text string) string { return strings.ReplaceAll(text, "hush", "***") },
 	})
 	t.Cleanup(func() { store.Close() })
 	pages, err := web.New(web.Config{}, pdftest.Documents{})
@@ -53,7 +54,7 @@ func family(t *testing.T) []tools.Tool {
 
 // TestPreview: a person who is asked sees what a call does, and the text as it is stored.
 func TestPreview(t *testing.T) {
-	for _, one := range family(t) {
+	for _, one := range family(t, memory.Config{}) {
 		if one.Spec().Name != "memory_store" {
 			continue
 		}
@@ -82,7 +83,7 @@ func TestFolder(t *testing.T) {
 	}
 	packer.Close()
 	env := toolstest.Env(t, map[string]string{"a.pdf": string(document), "b.pdf": "%PDF-1.7\nnothing else\n", "c.md": "# Text", "d.gz": bomb.String()})
-	list := family(t)
+	list := family(t, memory.Config{})
 	result, _, err := toolstest.Run(t, list[3], env, `{"path":"."}`)
 	if text := fmt.Sprint(result.Content); err != nil || !strings.Contains(text, "2 files") || !strings.Contains(text, "1 that could not be read") || !strings.Contains(text, "1 that are no text") {
 		t.Fatalf("%v, %s", err, text)
@@ -93,8 +94,48 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// TestTooManyFiles: a folder with more files than a source may have is refused before one is read.
+func TestTooManyFiles(t *testing.T) {
+	files := make(map[string]string)
+	for i := range 25 {
+		files[fmt.Sprintf("docs/%d.md", i)] = "# Text"
+	}
+	env := toolstest.Env(t, files)
+	list := family(t, memory.Config{MaxFiles: 20})
+	_, _, err := toolstest.Run(t, list[3], env, `{"path":"docs"}`)
+	if failure, ok := errors.AsType[*tools.Failure](err); !ok || failure.Code != "too_many_files" || !strings.Contains(failure.Message, "25 files") || !strings.Contains(failure.Message, "a source may have 20") {
+		t.Error(err)
+	}
+	if result, _, err := toolstest.Run(t, list[3], env, `{"operation":"list"}`); err != nil || !strings.Contains(fmt.Sprint(result.Content), "There are no sources") {
+		t.Error(err, result)
+	}
+}
+
+// TestSearchTellsItsSources: a source that is not there is no empty result, and long parts are
+// shortened, so that more of them are seen.
+func TestSearchTellsItsSources(t *testing.T) {
+	list := family(t, memory.Config{})
+	var long strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&long, "a line of plain words that says nothing at all, number %d\n", i)
+	}
+	env := toolstest.Env(t, map[string]string{"guide.md": long.String()[:1500] + "the permit is granted here\n" + long.String()[1500:1900]})
+	if _, _, err := toolstest.Run(t, list[3], env, `{"path":"guide.md"}`); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := toolstest.Run(t, list[4], env, `{"query":"permit","source":"giude.md"}`)
+	if failure, ok := errors.AsType[*tools.Failure](err); !ok || failure.Code != "not_found" || !strings.Contains(failure.Message, "guide.md") {
+		t.Error(err)
+	}
+	result, _, err := toolstest.Run(t, list[4], env, `{"query":"permit"}`)
+	text := fmt.Sprint(result.Content)
+	if err != nil || !strings.Contains(text, "the permit is granted here") || strings.Count(text, "a line of plain words") > 15 {
+		t.Errorf("%v, %s", err, text)
+	}
+}
+
 func TestContract(t *testing.T) {
-	for _, one := range family(t) {
+	for _, one := range family(t, memory.Config{}) {
 		t.Run(one.Spec().Name, func(t *testing.T) { toolstest.Test(t, one) })
 	}
 }

@@ -22,6 +22,9 @@ type Schedules interface {
 	// Create keeps a schedule. A note says what its owner had better know.
 	Create(ctx context.Context, env tools.Env, s New) (_ Status, note string, err error)
 
+	// CheckName returns why there is no schedule of a name.
+	CheckName(env tools.Env, name string) error
+
 	// List returns the schedules, by name; with a name, that one.
 	List(ctx context.Context, env tools.Env, name string) ([]Status, error)
 
@@ -87,6 +90,18 @@ type Status struct {
 	History []Past          `json:"history,omitempty"` // the newest last
 }
 
+// runTool runs workflows.
+const runTool = "workflow_run"
+
+// What is what a schedule has called, or the workflow that it has run.
+func (s *Status) What() string {
+	var of struct{ Name string }
+	if s.Tool == runTool && json.Unmarshal(s.Input, &of) == nil && of.Name != "" {
+		return "the workflow " + of.Name
+	}
+	return s.Tool
+}
+
 // Past is one time that a schedule fired, or did not.
 type Past struct {
 	At        time.Time `json:"at"`
@@ -94,5 +109,6 @@ type Past struct {
 	Ended     time.Time `json:"ended,omitzero"`
 	Outcome   string    `json:"outcome"` // succeeded, failed, refused, lost, skipped, missed
 	Reason    string    `json:"reason,omitempty"`
+	Output    string    `json:"output,omitempty"` // the beginning of what came of it
 	Execution string    `json:"execution,omitempty"`
 }

@@ -95,7 +95,7 @@ func (in createInput) call() (tool string, input json.RawMessage, err error) {
 		of["parameters"] = in.Parameters
 	}
 	input, err = json.Marshal(of)
-	return "workflow_run", input, err
+	return runTool, input, err
 }
 
 // schedule returns what is to be kept.
@@ -139,7 +139,7 @@ func create(s Schedules) tools.Tool {
 
 // line is a schedule in a line.
 func line(s *Status) string {
-	text := fmt.Sprintf("%s: %s, %s", s.Name, s.Tool, s.When.Text())
+	text := fmt.Sprintf("%s: %s, %s", s.Name, s.What(), s.When.Text())
 	switch {
 	case s.Paused:
 		text += "; paused"
@@ -178,7 +178,7 @@ func list(s Schedules) tools.Tool {
 			b.WriteString("\n")
 			for _, p := range past {
 				if in.Name != "" {
-					fmt.Fprintf(&b, "  %s: %s %s\n", p.At.Format(time.RFC3339), p.Outcome, p.Reason)
+					fmt.Fprintf(&b, "  %s: %s %s\n", p.At.Format(time.RFC3339), p.Outcome, cmp.Or(p.Reason, strings.TrimSpace(p.Output)))
 				}
 			}
 			if in.Name == "" {
@@ -198,13 +198,18 @@ type nameInput struct {
 func pause(s Schedules) tools.Tool {
 	sp := spec("schedule_pause", "Pause a schedule", "Have a schedule not fire for now.", "Has a schedule not fire until it is resumed. What runs goes on.", tools.ReadOnly, `{"name":"nightly"}`)
 	sp.Aliases = []string{"SchedulePause"}
-	return tools.New(sp, nil, pausing(s, true))
+	return there(s, tools.New(sp, nil, pausing(s, true)))
 }
 
 func resume(s Schedules) tools.Tool {
 	sp := spec("schedule_resume", "Resume a schedule", "Have a paused schedule fire again.", "Has a schedule fire again from now on.", tools.WorkspaceWrite, `{"name":"nightly"}`)
 	sp.Aliases = []string{"ScheduleResume"}
-	return tools.New(sp, nil, pausing(s, false))
+	return there(s, tools.New(sp, nil, pausing(s, false)))
+}
+
+// there is a tool about a schedule: nobody is asked about one that is not there.
+func there(s Schedules, tool tools.Tool) tools.Tool {
+	return tools.WithForesight(tool, func(env tools.Env, in nameInput) error { return s.CheckName(env, in.Name) })
 }
 
 func pausing(s Schedules, paused bool) func(context.Context, tools.Env, nameInput, tools.Sink) (tools.Result, error) {
@@ -220,19 +225,19 @@ func pausing(s Schedules, paused bool) func(context.Context, tools.Env, nameInpu
 func remove(s Schedules) tools.Tool {
 	sp := spec("schedule_delete", "Delete a schedule", "Forget a schedule.", "Forgets a schedule, and ends what it runs.", tools.WorkspaceWrite, `{"name":"nightly"}`)
 	sp.Aliases = []string{"ScheduleDelete"}
-	return tools.New(sp, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
+	return there(s, tools.New(sp, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
 		if err := s.Delete(ctx, env, in.Name); err != nil {
 			return tools.Result{}, err
 		}
 		return tools.TextResult("The schedule " + in.Name + " is gone."), nil
-	})
+	}))
 }
 
 // runNow has no effects of its own: what it has called is judged as at any other firing, by the
 // rights of whoever made the schedule. So it needs leave to change something.
 func runNow(s Schedules) tools.Tool {
 	sp := spec("schedule_run_now", "Fire a schedule", "Have a schedule fire now, besides.", "Has a schedule fire now; schedule_list with its name tells what came of it.", tools.WorkspaceWrite, `{"name":"nightly"}`)
-	return tools.New(sp, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
+	return there(s, tools.New(sp, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
 		queued, err := s.Fire(ctx, env, in.Name)
 		if err != nil {
 			return tools.Result{}, err
@@ -241,5 +246,5 @@ func runNow(s Schedules) tools.Tool {
 			return tools.TextResult("The schedule " + in.Name + " fires when the firing before has ended: it is queued. schedule_list with its name tells what came of it."), nil
 		}
 		return tools.TextResult("The schedule " + in.Name + " fires. schedule_list with its name tells what came of it."), nil
-	})
+	}))
 }

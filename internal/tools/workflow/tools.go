@@ -61,13 +61,19 @@ type nameInput struct {
 func create(w Workflows) tools.Tool {
 	s := spec("workflow_create", "Create a workflow", "Write down steps that can be run again and again.", createDoc,
 		example("Short", `{"name":"check","definition":"bash{\"command\":\"make lint\"} >> (bash{\"command\":\"make test\"} | bash{\"command\":\"make docs\"})"}`),
-		example("Long", `{"name":"greet","definition":"parameters: {type: object, properties: {who: {type: string}}, required: [who]}\nsteps:\n- {id: say, tool: bash, input: {command: \"echo hello ${params.who}\"}, retry: {times: 2}}\nresult: ${steps.say.output}\n"}`))
+		example("Long", `{"name":"greet","definition":"parameters: {type: object, properties: {who: {type: string}}, required: [who]}\nsteps:\n- {id: say, tool: bash, input: {command: 'echo \"hello $WHO\"', env: {WHO: \"${params.who}\"}}, retry: {times: 2}}\nresult: ${steps.say.output}\n"}`))
 	s.Help = help
 	s.Level = tools.WorkspaceWrite
 	s.Aliases = []string{"WorkflowCreate"}
-	return tools.New(s, nil, func(ctx context.Context, env tools.Env, in savedInput, _ tools.Sink) (tools.Result, error) {
-		return saved(w)(w.Save(ctx, env, in.Name, in.Definition, false))
+	return saving(w, s, false)
+}
+
+// saving is a tool that keeps a definition. Nobody is asked about one that would not be kept.
+func saving(w Workflows, s tools.Spec, replace bool) tools.Tool {
+	tool := tools.New(s, nil, func(ctx context.Context, env tools.Env, in savedInput, _ tools.Sink) (tools.Result, error) {
+		return saved(w)(w.Save(ctx, env, in.Name, in.Definition, replace))
 	})
+	return tools.WithForesight(tool, func(env tools.Env, in savedInput) error { return w.CheckSave(env, in.Name, in.Definition, replace) })
 }
 
 func update(w Workflows) tools.Tool {
@@ -75,9 +81,7 @@ func update(w Workflows) tools.Tool {
 		example("Another command", `{"name":"check","definition":"bash{\"command\":\"make all\"}"}`))
 	s.Level = tools.WorkspaceWrite
 	s.Aliases = []string{"WorkflowUpdate"}
-	return tools.New(s, nil, func(ctx context.Context, env tools.Env, in savedInput, _ tools.Sink) (tools.Result, error) {
-		return saved(w)(w.Save(ctx, env, in.Name, in.Definition, true))
-	})
+	return saving(w, s, true)
 }
 
 // saved tells that a workflow is kept, and for how long.
@@ -154,12 +158,13 @@ func remove(w Workflows) tools.Tool {
 	s := spec("workflow_delete", "Delete a workflow", "Forget a workflow.", "Forgets a workflow. Runs that began before go on.", example("One", `{"name":"check"}`))
 	s.Level = tools.WorkspaceWrite
 	s.Aliases = []string{"WorkflowDelete"}
-	return tools.New(s, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
+	tool := tools.New(s, nil, func(ctx context.Context, env tools.Env, in nameInput, _ tools.Sink) (tools.Result, error) {
 		if err := w.Delete(ctx, env, in.Name); err != nil {
 			return tools.Result{}, err
 		}
 		return tools.TextResult("The workflow " + in.Name + " is gone."), nil
 	})
+	return tools.WithForesight(tool, func(env tools.Env, in nameInput) error { return w.Check(env, in.Name, nil) })
 }
 
 type validateInput struct {
@@ -185,6 +190,7 @@ type runInput struct {
 	Run        string          `json:"run,omitempty" check:"max=64" jsonschema:"of a run that is there, instead of name"`
 	Operation  string          `json:"operation,omitempty" check:"enum=wait|status|pause|resume|cancel" jsonschema:"what to do with run; default wait"`
 	Done       bool            `json:"done,omitempty" jsonschema:"with resume: what the failed step was to do is done"`
+	Digest     string          `json:"digest,omitempty" check:"max=64" jsonschema:"of the one meant"`
 }
 
 // Check finds what the schema cannot tell.
@@ -204,6 +210,9 @@ func (in runInput) Check() (problems []tools.Problem) {
 	if len(in.Parameters) > 0 && in.Run != "" {
 		wrong("/parameters", "are for name: a run has its own")
 	}
+	if in.Digest != "" && in.Run != "" {
+		wrong("/digest", "is for name: a run keeps the definition it began with")
+	}
 	return problems
 }
 
@@ -211,6 +220,12 @@ func (in runInput) Check() (problems []tools.Problem) {
 const (
 	runName  = "workflow_run"
 	runAlias = "WorkflowRun"
+)
+
+// Codes of the failures of a run that callers tell apart.
+const (
+	ChangedCode = "workflow_changed" // it has not the digest that was given
+	GoesOnCode  = "run_goes_on"      // the call ended, and the run did not
 )
 
 // IsRun reports whether a tool is the one that runs workflows.
@@ -221,7 +236,7 @@ func run(w Workflows) tools.Tool {
 		example("Start", `{"name":"greet","parameters":{"who":"Ada"}}`), example("After a failure", `{"run":"run-1f0c","operation":"resume"}`))
 	s.Aliases = []string{runAlias}
 	s.Waits, s.DefaultTimeout = true, time.Hour
-	return tools.New(s,
+	tool := tools.New(s,
 		func(_ tools.Env, in runInput) []tools.Effect {
 			if in.Name == "" {
 				return nil
@@ -240,7 +255,7 @@ func run(w Workflows) tools.Tool {
 			case "pause":
 				err = r.Pause(ctx)
 			case "cancel":
-				err = r.Cancel(ctx, "cancelled by its owner")
+				err = r.Cancel(ctx, "as its owner asked")
 			case "resume":
 				err = r.Resume(ctx, env, in.Done)
 			case "status":
@@ -250,22 +265,28 @@ func run(w Workflows) tools.Tool {
 			if err != nil {
 				return tools.Result{}, err
 			}
-			if in.Background {
+			if in.Background || in.Operation == "pause" { // steps that run may take long to end
 				s, err := r.Status(ctx)
 				return reported(w, s, err)
 			}
 			s, err := r.Wait(ctx, out)
-			if in.Operation == "pause" || in.Operation == "cancel" { // which is what was asked for
+			if in.Operation == "cancel" { // which is what was asked for
 				return reported(w, s, err)
 			}
 			return over(w, s, err)
 		})
+	return tools.WithForesight(tool, func(env tools.Env, in runInput) error {
+		if in.Name == "" {
+			return w.CheckRun(env, in.Run)
+		}
+		return w.Check(env, in.Name, json.RawMessage(cmp.Or(string(in.Parameters), "{}")))
+	})
 }
 
 // start begins a run. One that its call waits for ends with the call, unless it is the server
 // that ends.
 func start(ctx context.Context, w Workflows, env tools.Env, in runInput, out tools.Sink) (tools.Result, error) {
-	r, err := w.Start(ctx, env, in.Name, in.Parameters)
+	r, err := w.Start(ctx, env, in.Name, in.Parameters, in.Digest)
 	if err != nil {
 		return tools.Result{}, err
 	}
@@ -287,14 +308,17 @@ const cancelTime = 5 * time.Second
 
 // line is a run in a line.
 func line(s Status) string {
-	text := s.ID + ": " + string(s.State)
-	if s.Step != "" {
+	text := s.ID + " (began " + s.Began.Format(time.RFC3339) + "): " + string(s.State)
+	switch {
+	case s.Step != "":
 		text += " at step " + s.Step
+	case s.Pausing:
+		text += ", to be paused when the steps that run have ended"
 	}
 	if s.Reason != "" {
 		text += ": " + s.Reason
 	}
-	return text + " (began " + s.Began.Format(time.RFC3339) + ")"
+	return text
 }
 
 // reported tells how a run is.
@@ -302,25 +326,31 @@ func reported(w Workflows, s Status, err error) (tools.Result, error) {
 	if s.ID == "" {
 		return tools.Result{}, err
 	}
+	text := "The run " + line(s) + "\n" + steps(s)
+	if s.State == Running {
+		text += "workflow_run with its run waits for it, and can pause, resume and cancel it.\n"
+	}
+	result := tools.TextResult(text + lasts(w))
+	result.Details, _ = json.Marshal(s)
+	return result, err
+}
+
+// steps tells how the steps of a run are, but for why the one failed that the run failed at. Of very
+// many the last ones are told, and those that have not ended.
+func steps(s Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "The run %s\n", line(s))
-	for i, step := range s.Steps {
-		if i == 2*maxShown {
-			fmt.Fprintf(&b, "- and %d more steps\n", len(s.Steps)-i)
-			break
-		}
+	left := len(s.Steps) - 2*maxShown
+	if left > 0 {
+		fmt.Fprintf(&b, "- %d steps that are not shown\n", left)
+	}
+	for _, step := range s.Steps[max(left, 0):] {
 		fmt.Fprintf(&b, "- %s: %s", step.Step, step.State)
-		if step.Reason != "" {
+		if step.Reason != "" && step.Step != s.Step {
 			b.WriteString(": " + step.Reason)
 		}
 		b.WriteString("\n")
 	}
-	if s.State == Running {
-		b.WriteString("workflow_run with its run waits for it, and can pause, resume and cancel it.\n")
-	}
-	result := tools.TextResult(b.String() + lasts(w))
-	result.Details, _ = json.Marshal(s)
-	return result, err
+	return b.String()
 }
 
 // over is the result of a run that was waited for.
@@ -330,7 +360,7 @@ func over(w Workflows, s Status, err error) (tools.Result, error) {
 		result, _ := reported(w, s, nil)
 		var failure *tools.Failure
 		if s.State == Running && !errors.As(err, &failure) {
-			err = &tools.Failure{Code: "run_goes_on", Message: "The run " + s.ID + " is not waited for any more: " + err.Error() + ". Ask for it by workflow_run with its run.", Retryable: true}
+			err = &tools.Failure{Code: GoesOnCode, Message: "The run " + s.ID + " is not waited for any more: " + err.Error() + ". Ask for it by workflow_run with its run.", Retryable: true}
 		}
 		return result, err
 	case s.State == Succeeded:
@@ -342,7 +372,8 @@ func over(w Workflows, s Status, err error) (tools.Result, error) {
 		result.Details, err = json.Marshal(s)
 		return result, err
 	}
-	result, _ := reported(w, s, nil)
+	result := tools.TextResult(steps(s)) // the failure tells the rest
+	result.Details, _ = json.Marshal(s)
 	hint := ""
 	if s.State == Failed || s.State == Paused {
 		hint = " Resume it by workflow_run with its run and operation resume, when what was wrong is right; it keeps its definition: one that was changed needs a new run."

@@ -19,6 +19,12 @@ type Workflows interface {
 	// Save keeps a definition under a name: a new one, or one that is there.
 	Save(ctx context.Context, env tools.Env, name, text string, replace bool) (About, error)
 
+	// CheckSave, Check and CheckRun return why something would fail, as far as that can be told
+	// before: Save; Start, or without parameters Delete; Find.
+	CheckSave(env tools.Env, name, text string, replace bool) error
+	Check(env tools.Env, name string, parameters json.RawMessage) error
+	CheckRun(env tools.Env, id string) error
+
 	// Get returns a definition, List all of them, by name.
 	Get(ctx context.Context, env tools.Env, name string) (About, error)
 	List(ctx context.Context, env tools.Env) ([]About, error)
@@ -30,8 +36,8 @@ type Workflows interface {
 	Validate(ctx context.Context, env tools.Env, text string) (About, error)
 
 	// Start begins a run. The same call of the same session begins one run, however often it
-	// is made.
-	Start(ctx context.Context, env tools.Env, name string, parameters json.RawMessage) (Run, error)
+	// is made. Where a digest is given, it fails with [ChangedCode] for a workflow that has another.
+	Start(ctx context.Context, env tools.Env, name string, parameters json.RawMessage, digest string) (Run, error)
 
 	// Find returns a run.
 	Find(ctx context.Context, env tools.Env, id string) (Run, error)
@@ -96,13 +102,14 @@ type Status struct {
 	Began    time.Time       `json:"began"`
 	Ended    time.Time       `json:"ended,omitzero"`
 	Result   json.RawMessage `json:"result,omitempty"`
+	Pausing  bool            `json:"pausing,omitempty"` // it is to be paused
 	Steps    []StepStatus    `json:"steps,omitempty"`
 }
 
-// StepStatus is what is told of a step that has ended or waits.
+// StepStatus is what is told of a step that has begun.
 type StepStatus struct {
 	Step    string `json:"step"`
-	State   string `json:"state"`
+	State   string `json:"state"` // running, waiting, done, skipped, failed
 	Attempt int    `json:"attempt,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }

@@ -209,6 +209,29 @@ class ClientTest(unittest.TestCase):
         thread.join()
         self.assertEqual(seen, ["write_file", "write_file"])
 
+    def test_answer(self):
+        """An answer that is none ends nothing, and the next question is answered."""
+        agent, person = self.agent(), self.connect("person")
+
+        def decide(approval):
+            if approval.questions[0].text == "Really?":
+                return toolserver.allow()  # which is no answer to a question
+            return toolserver.answer(approval, "approve")
+
+        thread = threading.Thread(target=person.approve, args=[decide])
+        thread.start()
+        options = [{"label": "Approve"}, {"label": "Deny"}]
+        asked = {"question": "Go on?", "options": options, "options_only": True}
+        first = agent.execute("ask_user", {"questions": [dict(asked, question="Really?")]}, call_id="first")
+        for event in first:
+            if event.HasField("approval_requested"):
+                break
+        finished = toolserver.result(agent.execute("ask_user", {"questions": [asked]}))
+        self.assertIn("Chosen: Approve", toolserver.text(finished))
+        agent.cancel("first", "nobody answers it")
+        person.close()
+        thread.join()
+
     def test_artifact(self):
         agent = self.agent()
         finished = toolserver.result(agent.execute("bash", {"command": "seq 200000"}))

@@ -5,7 +5,7 @@
 
 from toolserver.agents import Agent, Cancelled, Report, Task
 from toolserver.batch import Batch, BatchResult, Detached
-from toolserver.client import Client, allow, deny, result, text, unread
+from toolserver.client import Client, allow, answer, deny, result, text, unread
 
 __all__ = [
     "Agent",
@@ -17,6 +17,7 @@ __all__ = [
     "Report",
     "Task",
     "allow",
+    "answer",
     "deny",
     "result",
     "text",

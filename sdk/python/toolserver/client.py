@@ -170,7 +170,8 @@ class Client:
         """Passes what waits for a person to decide, and sends what it answers.
 
         None leaves the answer to somebody else. An answer is for exactly what decide was
-        shown; one that comes too late is dropped. It goes on until the client is closed,
+        shown; one that comes too late is dropped, and so is one that is none, such as
+        allow() to a question: somebody else has to answer then. It goes on until the client is closed,
         or decide raises, so it has a thread of its own. Where the client has a session,
         only what waits in that one counts.
         """
@@ -210,8 +211,9 @@ class Client:
         try:
             self.approvals.ResolveApproval(answer)
         except grpc.RpcError as error:
-            late = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION)
-            if error.code() not in late:  # else it is answered, by whomever
+            # It is answered, by whomever, or this is no answer to it.
+            dropped = "NOT_FOUND", "FAILED_PRECONDITION", "INVALID_ARGUMENT"
+            if error.code().name not in dropped:
                 raise
         answers[approval.approval_id] = None
 
@@ -433,6 +435,26 @@ def unread(broken: dialect_service_pb2.BrokenCall) -> dialect_service_pb2.CallRe
 def allow() -> approval_service_pb2.ResolveApprovalRequest:
     """Lets a call run, this once."""
     return approval_service_pb2.ResolveApprovalRequest(kind=approval_pb2.ANSWER_KIND_ALLOW_ONCE)
+
+
+def answer(
+    approval: approval_pb2.Approval, *answers: str
+) -> approval_service_pb2.ResolveApprovalRequest:
+    """Answers the questions of an approval, in their order.
+
+    Each with an option, in any case of letters, or else with a text: that of a step of a
+    workflow with "Approve" or "Deny".
+    """
+    request = approval_service_pb2.ResolveApprovalRequest(kind=approval_pb2.ANSWER_KIND_ANSWERED)
+    for index, said in enumerate(answers):
+        options = approval.questions[index].options if index < len(approval.questions) else []
+        for option in options:
+            if option.label.casefold() == said.strip().casefold():
+                request.answers.add(chosen=[option.label])
+                break
+        else:
+            request.answers.add(text=said)
+    return request
 
 
 def deny(why: str) -> approval_service_pb2.ResolveApprovalRequest:
