@@ -22,7 +22,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/state"
 )
 
@@ -65,9 +64,10 @@ type shared struct {
 
 // SharedConfig is what a store has in common with those of other servers.
 type SharedConfig struct {
-	Entries state.KV    // the copies
-	Room    int64       // bytes that they may take together
-	Logger  *zap.Logger // takes what goes wrong
+	Entries state.KV                  // the copies
+	Room    int64                     // bytes that they may take together
+	Tenant  func(owner string) string // whose owners share room
+	Logger  *zap.Logger               // takes what goes wrong
 }
 
 // OpenShared returns a store whose small artifacts can be read by other servers that have the
@@ -205,7 +205,7 @@ func (s *shared) makeRoom(size int64) {
 	for _, key := range s.copies.Keys("") {
 		one, revision, there := s.copies.Get(key)
 		if parts := state.Parts(key); there && len(parts) == 4 {
-			tenant := auth.Owner(parts[1]).Tenant()
+			tenant := s.config.Tenant(parts[1])
 			byTenant[tenant] = append(byTenant[tenant], copied{key, one, revision})
 			bytes[tenant] += one
 			total += one

@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/artifact"
-	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/state"
 )
 
@@ -40,7 +40,7 @@ func openEntries(t *testing.T) state.KV {
 func openShared(t *testing.T, entries state.KV, config artifact.Config, room int64) *artifact.Store {
 	t.Helper()
 	config.Dir = t.TempDir()
-	store, err := artifact.OpenShared(config, artifact.SharedConfig{Entries: entries, Room: room, Logger: zap.NewNop()})
+	store, err := artifact.OpenShared(config, artifact.SharedConfig{Entries: entries, Room: room, Tenant: strings.ToUpper, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestEndWhileShared(t *testing.T) {
 // stay.
 func TestSharedRoom(t *testing.T) {
 	entries := openEntries(t)
-	few, many := artifact.SessionID{Owner: "alice", Session: "s 1"}, artifact.SessionID{Owner: string(auth.NewOwner("acme", "bob")), Session: "s 1"}
+	few, many := artifact.SessionID{Owner: "alice", Session: "s 1"}, artifact.SessionID{Owner: "bob", Session: "s 1"}
 	first := openShared(t, entries, artifact.Config{}, 1<<20)
 	kept := []string{keepIn(t, first, few, noise(100<<10))}
 	for range 20 {

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolserver/toolserver/internal/artifact"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/limit"
@@ -263,7 +264,9 @@ func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
 	case s == nil:
 		return artifact.Open(c)
 	case s.replication != nil: // those of others may be in the same directory
-		return artifact.OpenShared(c, artifact.SharedConfig{Entries: s.artifactBytes, Room: artifactRoom - artifactRoom/8, Logger: s.logger})
+		return artifact.OpenShared(c, artifact.SharedConfig{
+			Entries: s.artifactBytes, Room: artifactRoom - artifactRoom/8, Tenant: func(owner string) string { return auth.Owner(owner).Tenant() }, Logger: s.logger,
+		})
 	}
 	return artifact.OpenLasting(c, s.installation)
 }
