@@ -39,8 +39,8 @@ type nameLookup int
 
 const (
 	asWritten nameLookup = iota // a function, a builtin or a program
-	asBuiltin             // a builtin or a program
-	asProgram             // a program
+	asBuiltin                   // a builtin or a program
+	asProgram                   // a program
 )
 
 // callExpr follows a simple command.
