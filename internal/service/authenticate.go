@@ -78,7 +78,8 @@ func credentialsOf(ctx context.Context) auth.Credentials {
 	c := auth.Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-			c.TLS = &info.State
+			state := info.State // or info would be allocated without TLS, too
+			c.TLS = &state
 		}
 		if from, ok := p.Addr.(*forwardedAddr); ok {
 			c.TLS = from.tls

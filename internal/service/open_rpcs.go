@@ -30,46 +30,55 @@ type openRPC struct {
 // were cut. A call is known before refuse is asked about it, so that whoever changes the
 // answer of refuse, and then looks at the calls, misses none.
 func (o *openRPCs) link(refuse func(ctx context.Context, method string) error) link {
-	enter := func(ctx context.Context, method string) (context.Context, func(*error), error) {
-		if methods[method].anybody {
-			return ctx, func(*error) {}, nil
-		}
-		ctx, cancel := context.WithCancelCause(ctx)
-		call := &openRPC{rpc: rpcOf(ctx), inside: isInside(ctx) || isRelayed(ctx), cancel: cancel}
-		o.mu.Lock()
-		if o.all == nil {
-			o.all = make(map[*openRPC]struct{})
-		}
-		o.all[call] = struct{}{}
-		o.mu.Unlock()
-		return ctx, func(err *error) {
-			o.mu.Lock()
-			delete(o.all, call)
-			o.mu.Unlock()
-			if cut, ok := context.Cause(ctx).(*cutError); ok && *err != nil { //nolint:errorlint // it is the cause itself
-				*err = cut.error
-			}
-			cancel(nil)
-		}, refuse(ctx, method)
-	}
 	return link{
 		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (response any, err error) {
-			ctx, leave, err := enter(ctx, info.FullMethod)
-			defer leave(&err)
-			if err != nil {
+			if methods[info.FullMethod].anybody {
+				return next(ctx, request)
+			}
+			ctx, call := o.enter(ctx)
+			defer func() { err = o.leave(ctx, call, err) }()
+			if err := refuse(ctx, info.FullMethod); err != nil {
 				return nil, err
 			}
 			return next(ctx, request)
 		},
 		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-			ctx, leave, err := enter(stream.Context(), info.FullMethod)
-			defer leave(&err)
-			if err != nil {
+			if methods[info.FullMethod].anybody {
+				return next(server, stream)
+			}
+			ctx, call := o.enter(stream.Context())
+			defer func() { err = o.leave(ctx, call, err) }()
+			if err := refuse(ctx, info.FullMethod); err != nil {
 				return err
 			}
 			return next(server, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx})
 		},
 	}
+}
+
+// enter has a call known. The context that it returns ends when the call is cut.
+func (o *openRPCs) enter(ctx context.Context) (context.Context, *openRPC) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	call := &openRPC{rpc: rpcOf(ctx), inside: isInside(ctx) || isRelayed(ctx), cancel: cancel}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = make(map[*openRPC]struct{})
+	}
+	o.all[call] = struct{}{}
+	return ctx, call
+}
+
+// leave forgets a call that ends with err, and returns why it was cut, if it was.
+func (o *openRPCs) leave(ctx context.Context, call *openRPC, err error) error {
+	o.mu.Lock()
+	delete(o.all, call)
+	o.mu.Unlock()
+	if cut, ok := context.Cause(ctx).(*cutError); ok && err != nil { //nolint:errorlint // it is the cause itself
+		err = cut.error
+	}
+	call.cancel(nil)
+	return err
 }
 
 // cutError is why a call was ended before its time.

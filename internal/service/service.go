@@ -352,10 +352,9 @@ func (s *Server) links() []link {
 	links := []link{
 		recoverPanics(s.config.Logger), // outermost: a panic ends one call
 		s.meters.link(),                // around all that makes a status
-		telemetry(s.config.Logger, s.meters, &s.underWay, s.overQuota), // what is known of the call; refusals are counted
-		onEntry(authenticate(s.config.Authenticator), permit),          // who, and may they call this method at all
-		onEntry(s.addressee),          // is it for this server
-		s.calls.link(s.refuseStopped), // unless they were stopped, now or later
+		telemetry(s.config.Logger, s.meters, &s.underWay, s.overQuota),     // what is known of the call; refusals are counted
+		onEntry(authenticate(s.config.Authenticator), permit, s.addressee), // who, may they call this method at all, and is it for this server
+		s.calls.link(s.refuseStopped),                                      // unless they were stopped, now or later
 	}
 	if s.relay != nil {
 		links = append(links, s.relay.link()) // is it for another replica
