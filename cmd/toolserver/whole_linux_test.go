@@ -398,7 +398,7 @@ func TestOwnFilesElsewhere(t *testing.T) {
 		c.Secrets, c.Policy.File, c.Sandbox.Namespaces = []config.Secret{{File: file}}, rules, false
 	})
 	// Reversed, nobody masks it.
-	answer := w.bash("rev " + file + "; rev " + other + "; echo ran")
+	answer := w.bash("rev " + file + " 2>&1; rev " + other + "; echo ran")
 	if strings.Contains(answer, "0f15-yranac") || !strings.Contains(answer, "ran") || !strings.Contains(answer, "sruo-ton") {
 		t.Errorf("bash: %s", answer)
 	}
