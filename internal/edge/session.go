@@ -132,7 +132,7 @@ func (s *session) initialize(ctx context.Context, r mcp.Request, next mcp.Method
 	s.id, s.made, s.peer = id, made, peer
 	s.mu.Unlock()
 	outgoing := s.outgoing(s.ctx, r)
-	go s.watchTools(outgoing)
+	s.watchTools(outgoing)
 	go func() {
 		go func() {
 			<-s.ctx.Done()
@@ -201,20 +201,23 @@ func (s *session) sessionID() string {
 	return s.id
 }
 
-// watchTools tells the client when its tools change.
+// watchTools tells the client when its tools change from now on.
 func (s *session) watchTools(ctx context.Context) {
 	stream, err := s.tools.WatchTools(ctx, &pb.WatchToolsRequest{SessionId: s.sessionID()})
+	if err == nil {
+		_, err = stream.Recv() // those that there are: what changes after this is told
+	}
 	if err != nil {
 		return
 	}
-	for first := true; ; first = false {
-		if _, err := stream.Recv(); err != nil {
-			return
-		}
-		if !first {
+	go func() {
+		for {
+			if _, err := stream.Recv(); err != nil {
+				return
+			}
 			s.changed()
 		}
-	}
+	}()
 }
 
 // changed has the SDK tell that the list of tools changed. It does so when its own list
