@@ -62,7 +62,7 @@ func TestIsolation(t *testing.T) {
 			{"memory_recall", `{}`, "Nothing is remembered"},
 			{"memory_forget", `{"key":"k"}`, "not_found"},
 			{"knowledge_search", `{"query":"walrus clams"}`, "Nothing was found"},
-			{"knowledge_search", `{"query":"walrus","source":"n"}`, "Nothing was found"},
+			{"knowledge_search", `{"query":"walrus","source":"n"}`, "not_found"},
 			{"knowledge_ingest", `{"operation":"list"}`, "There are no sources"},
 			{"knowledge_ingest", `{"operation":"remove","name":"n"}`, "not_found"},
 			{"workflow_list", `{}`, "There are no workflows"},
