@@ -153,7 +153,7 @@ func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 // makeRoom makes room for one more artifact. The store is locked.
 func (s *Store) makeRoom() error {
 	for len(s.byID) >= s.config.MaxCount {
-		if !s.evict(func(*kept) bool { return true }) {
+		if s.evict(func(*kept) bool { return true }) == nil {
 			return fmt.Errorf("there are %d artifacts, the most there may be, and all are being written", len(s.byID))
 		}
 	}
@@ -338,13 +338,15 @@ func (s *Store) reserve(k *kept, n int64) (int64, string) {
 		n, why = max(room, 0), fmt.Sprintf("only the first %d bytes of an artifact are kept", int64(s.config.MaxBytes))
 	}
 	for s.bytesOf[k.session]+n > int64(s.config.MaxSessionBytes) {
-		if !s.evict(func(other *kept) bool { return other.session == k.session }) {
+		gone := s.evict(func(other *kept) bool { return other.session == k.session })
+		if gone == nil {
 			n, why = max(int64(s.config.MaxSessionBytes)-s.bytesOf[k.session], 0), fmt.Sprintf("the artifacts of a session have room for %d bytes", int64(s.config.MaxSessionBytes))
 			break
 		}
+		s.shared.evicted(gone) // what makes room for others can still be read from its copy
 	}
 	for s.total+n > int64(s.config.MaxTotalBytes) {
-		if !s.evict(func(*kept) bool { return true }) {
+		if s.evict(func(*kept) bool { return true }) == nil {
 			n, why = max(int64(s.config.MaxTotalBytes)-s.total, 0), fmt.Sprintf("the artifacts of this server have room for %d bytes", int64(s.config.MaxTotalBytes))
 			break
 		}
@@ -361,17 +363,16 @@ func (s *Store) charge(k *kept, n int64) {
 	}
 }
 
-// evict removes the oldest artifact that matches and is not being written. It
-// reports whether there was one.
-func (s *Store) evict(match func(*kept) bool) bool {
+// evict removes the oldest artifact that matches and is not being written, and returns it; nil
+// where there is none.
+func (s *Store) evict(match func(*kept) bool) *kept {
 	for _, k := range s.oldest {
 		if k.file == nil && match(k) {
 			s.remove(k)
-			s.shared.evicted(k)
-			return true
+			return k
 		}
 	}
-	return false
+	return nil
 }
 
 // remove forgets an artifact. Who has its file open can use it to the end.

@@ -269,21 +269,22 @@ func (s *shared) end(of SessionID) {
 		return
 	}
 	s.behind(func() {
-		for _, key := range s.copiesOf(of) { // what it misses goes with its time
+		keys, _ := s.copiesOf(of) // what it misses goes with its time
+		for _, key := range keys {
 			s.remove(key)
 		}
 	})
 }
 
 // copiesOf returns the keys of the copies of a session, the newest first.
-func (s *shared) copiesOf(of SessionID) (keys []string) {
+func (s *shared) copiesOf(of SessionID) (keys []string, err error) {
 	var found []copied
-	state.Snapshot(s.ctx, s.entries, indexOf(of), func(e state.Entry) { found = append(found, copied{key: e.Key, revision: e.Revision}) })
+	err = state.Snapshot(s.ctx, s.entries, indexOf(of), func(e state.Entry) { found = append(found, copied{key: e.Key, revision: e.Revision}) })
 	slices.SortFunc(found, func(a, b copied) int { return cmp.Compare(b.revision, a.revision) })
 	for _, one := range found {
 		keys = append(keys, one.key)
 	}
-	return keys
+	return keys, err
 }
 
 // evicted removes the copy of an artifact that had to make room, behind the caller.
@@ -351,16 +352,21 @@ func (s *Store) here(of SessionID, id string) (info Info, path string, found, mo
 func (s *Store) bringAll(of SessionID) {
 	s.mu.Lock()
 	wanted := s.moved[of]
-	if wanted {
-		s.moved[of] = false
-	}
 	s.mu.Unlock()
 	if !wanted {
 		return
 	}
-	keys := s.shared.copiesOf(of)
+	keys, err := s.shared.copiesOf(of)
 	for _, key := range slices.Backward(keys[:min(len(keys), maxBrought)]) {
 		s.bring(of, idOf(key)) // or it is not listed
+	}
+	if err != nil {
+		return // the next list tries again
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.moved[of] { // the session may have ended meanwhile
+		s.moved[of] = false
 	}
 }
 

@@ -156,11 +156,11 @@ func TestSharedRoom(t *testing.T) {
 	}
 }
 
-// TestEvictedCopy: what had to make room at its server is not read at another one either.
+// TestEvictedCopy: what had to make room in its own session is not read at another server either.
 func TestEvictedCopy(t *testing.T) {
 	entries := openEntries(t)
 	session := artifact.SessionID{Owner: "alice", Session: "s 1"}
-	first := openShared(t, entries, artifact.Config{MaxCount: 1}, 1<<20)
+	first := openShared(t, entries, artifact.Config{MaxSessionBytes: 8}, 1<<20)
 	evicted := keepIn(t, first, session, []byte("hello"))
 	second := openShared(t, entries, artifact.Config{}, 1<<20)
 	for { // until it is stored

@@ -360,11 +360,12 @@ func (x *Execution) stopped(cause error) *Finished {
 // only reads: whoever makes it again does nothing twice.
 const cancelledWithoutEffects = "cancelled_without_effects"
 
-// leavesNothing reports whether everything is as it was before the call.
+// leavesNothing reports whether everything is as it was before the call. What only waits for other
+// calls answers for what they did.
 func (x *Execution) leavesNothing() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.started.IsZero() || x.Order.ConcurrencySafe
+	return x.started.IsZero() || x.Order.ConcurrencySafe && !x.Order.Waits
 }
 
 // failed returns the end of a call that ran and could not do it.

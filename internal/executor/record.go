@@ -124,7 +124,7 @@ type storedFinished struct {
 func recordOf(x *Execution, at stage) *record {
 	o := &x.Order
 	r := &record{
-		Version: recordVersion, Number: x.number, Session: o.Session, Stage: at, Reads: o.ConcurrencySafe,
+		Version: recordVersion, Number: x.number, Session: o.Session, Stage: at, Reads: o.ConcurrencySafe && !o.Waits,
 		CallID: o.CallID, Digest: o.Digest[:], Tool: o.Tool, ToolIs: o.Version, CalledAs: o.CalledAs, OnBehalfOf: o.OnBehalfOf, Purpose: o.Purpose,
 		Policy: o.Policy, Access: o.Access, Effects: o.Effects, Timeout: o.Timeout, Disconnect: o.OnDisconnect, Trace: x.Trace,
 		Created: x.Created.Round(0),

@@ -215,3 +215,22 @@ func TestClaimIsGivenUp(t *testing.T) {
 		t.Errorf("%v, want that it is to be tried again", err)
 	}
 }
+
+// TestLeavesNothing: what waits for other calls may have done what they did.
+func TestLeavesNothing(t *testing.T) {
+	for _, one := range []struct {
+		started     bool
+		safe, waits bool
+		want        bool
+	}{
+		{false, false, false, true}, {true, false, false, false}, {true, true, false, true}, {true, true, true, false},
+	} {
+		x := &Execution{Order: Order{ConcurrencySafe: one.safe, Waits: one.waits}}
+		if one.started {
+			x.started = time.Now()
+		}
+		if got := x.leavesNothing(); got != one.want {
+			t.Errorf("%+v: %v", one, got)
+		}
+	}
+}

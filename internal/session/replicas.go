@@ -221,17 +221,21 @@ type Stranded struct {
 // Stranded returns those of some sessions that are stored and belong to an owner, or to those whom it
 // stands for, the oldest first. The keys are those of [OwnerKey].
 func (s *Store) Stranded(ctx context.Context, owner auth.Owner, keys []string) (list []Stranded, err error) {
-	wanted := make(map[string]bool)
+	wanted, owners := make(map[string]bool), make(map[auth.Owner]bool)
 	for _, key := range keys {
 		if of, _, ok := KeyOwner(key); ok && owner.Covers(of) {
-			wanted[key] = true
+			wanted[key], owners[of] = true, true
 		}
 	}
 	if len(wanted) == 0 {
 		return nil, nil
 	}
+	below := ""
+	if len(owners) == 1 && owners[owner] { // the usual case does not read what others have
+		below = state.Key(owner.Tenant(), owner.Name()) + "/"
+	}
 	newest := make(map[string]*record)
-	err = state.Snapshot(ctx, s.config.Records.kv, "", func(e state.Entry) {
+	err = state.Snapshot(ctx, s.config.Records.kv, below, func(e state.Entry) {
 		var found record
 		if json.Unmarshal(e.Value, &found) != nil || found.Version > recordVersion {
 			return

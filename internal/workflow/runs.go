@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -345,6 +346,12 @@ func digestOf(text string, others map[string]string) string {
 	return digest(parts...)
 }
 
+// sameJSON reports whether two texts are the same value: what was stored is written in another way.
+func sameJSON(a, b json.RawMessage) bool {
+	var left, right any
+	return json.Unmarshal(a, &left) == nil && json.Unmarshal(b, &right) == nil && reflect.DeepEqual(left, right)
+}
+
 // RunOf names the run that a call begins, whether it did or not; empty where the call begins none.
 func RunOf(who errand.Who, session, call, tool string, input json.RawMessage) string {
 	var of struct{ Name string }
@@ -614,10 +621,14 @@ func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, param
 		return nil, err
 	}
 	id := runID(ownerOf(env), env.SessionID, cmp.Or(env.CallID, rand.Text()), name) // a call without an id is another one each time
-	if _, _, there := k.heads.Get(runKey(ownerOf(env), id)); there {
+	before, _, there := k.heads.Get(runKey(ownerOf(env), id))
+	h, err := w.toRun(ctx, k, env, name, parameters)
+	switch {
+	case there && err == nil && h.Text == before.Text && !sameJSON(h.Parameters, before.Parameters):
+		return nil, tools.Failf("call_id_was_used", "The call id %.64q began run %s of %s with other parameters: use a new call id for a new run.", env.CallID, id, name)
+	case there:
 		return &found{w, k, env, id}, nil
 	}
-	h, err := w.toRun(ctx, k, env, name, parameters)
 	if err != nil {
 		return nil, err
 	}
