@@ -16,18 +16,25 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// TestGrantsOfASessionThatReturns: a session that could not be brought back once has its
-// grants when it is.
-func TestGrantsOfASessionThatReturns(t *testing.T) {
+// grantsKV returns an engine that ends with the test, and entries of it.
+func grantsKV(t *testing.T) (state.Engine, state.KV) {
+	t.Helper()
 	engine, err := state.Open(t.Context(), state.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer engine.Close()
+	t.Cleanup(func() { engine.Close() })
 	kv, err := engine.KV(t.Context(), state.Space{Name: "grants"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return engine, kv
+}
+
+// TestGrantsOfASessionThatReturns: a session that could not be brought back once has its
+// grants when it is.
+func TestGrantsOfASessionThatReturns(t *testing.T) {
+	engine, kv := grantsKV(t)
 	root, chosen := t.TempDir(), t.TempDir()
 	open := func() *fixture {
 		records, err := session.OpenRecords(t.Context(), engine, zap.NewNop())
@@ -50,6 +57,7 @@ func TestGrantsOfASessionThatReturns(t *testing.T) {
 		return f
 	}
 	f := open()
+	var err error
 	if f.session, err = f.sessions.Create("alice", session.Request{ID: "work", Workspace: chosen}); err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +87,7 @@ func TestGrantsOfASessionThatReturns(t *testing.T) {
 // TestGrantsOfTwoReplicas: a grant that was revoked where its session goes on does not come back when
 // the replica that had the session before stores another.
 func TestGrantsOfTwoReplicas(t *testing.T) {
-	engine, err := state.Open(t.Context(), state.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Close()
-	kv, err := engine.KV(t.Context(), state.Space{Name: "grants"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, kv := grantsKV(t)
 	former := newFixture(t, approval.Config{Records: kv})
 	former.grant(approval.Answer{Kind: approval.AllowAlways, Tier: 1})
 	ref := former.session.Ref()
