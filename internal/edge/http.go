@@ -167,7 +167,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.leave(s)
 	if r.Method == http.MethodDelete {
-		s.end(errClosed) // what runs ends with it
+		s.delete()
+		w.WriteHeader(http.StatusNoContent)
+		return
 	}
 	if last := r.Header.Get(lastHeader); r.Method == http.MethodGet && last != "" {
 		who.stream = streamOf(last)

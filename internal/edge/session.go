@@ -145,6 +145,17 @@ func (s *session) initialize(ctx context.Context, r mcp.Request, next mcp.Method
 	return s.withTasks(result), nil
 }
 
+// delete ends the session and what runs in it, and waits for that.
+func (s *session) delete() {
+	s.end(errClosed)
+	s.mu.Lock()
+	peer := s.peer
+	s.mu.Unlock()
+	if peer != nil {
+		peer.Close()
+	}
+}
+
 func (s *session) begun() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

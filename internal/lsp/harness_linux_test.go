@@ -67,10 +67,13 @@ func newKit(t testing.TB, config lsp.Config, files map[string]string) *kit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := binDir(t)
+	bin, inherited := binDir(t), os.Getenv("PATH")
+	if config.Beside != "" {
+		inherited = pathWithout("gopls", inherited)
+	}
 	programs := command.FindPrograms(command.ProgramsConfig{
 		Operator:  []string{filepath.Join(bin, "lsp", "node_modules", ".bin")},
-		Inherited: os.Getenv("PATH"), Covered: sandbox.SystemPaths(),
+		Inherited: inherited, Covered: sandbox.SystemPaths(),
 	})
 	read := slices.Concat(sandbox.SystemPaths(), programs.Trees, []string{self})
 	path := programs.Path
@@ -84,6 +87,15 @@ func newKit(t testing.TB, config lsp.Config, files map[string]string) *kit {
 	env.Rights = tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
 	set := lsp.New(runners, search.NewPool(nil), config)
 	return &kit{t: t, dir: env.Workspace.Dir(), env: env, runners: runners, set: set, asker: set.For(env, nil)}
+}
+
+// pathWithout is a search path without the folders that hold a program.
+func pathWithout(program, path string) string {
+	folders := slices.DeleteFunc(filepath.SplitList(path), func(folder string) bool {
+		_, err := os.Stat(filepath.Join(folder, program))
+		return err == nil
+	})
+	return strings.Join(folders, string(filepath.ListSeparator))
 }
 
 // needs skips a test on a machine without a program, which make test installs.
