@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"charm.land/bubbles/v2/textinput"
 	"charm.land/bubbles/v2/viewport"
@@ -99,6 +100,7 @@ func (b *board) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		return b, tea.Quit
 	case tea.PasteMsg:
 		if b.types() {
+			m.Content = printable(m.Content)
 			b.line, _ = b.line.Update(m)
 		}
 	case tea.KeyPressMsg:
@@ -319,9 +321,21 @@ func (b *board) pressInput(k tea.KeyPressMsg) *pb.ResolveApprovalRequest {
 	case "enter":
 		return b.entered(b.line.Value())
 	default:
+		k.Text = printable(k.Text)
 		b.line, _ = b.line.Update(k)
 	}
 	return nil
+}
+
+// printable returns what is typed without what cannot be seen, which may change how the rest of
+// the line looks. Ends of lines are for the line to take care of.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) || unicode.IsSpace(c) {
+			return c
+		}
+		return -1
+	}, text)
 }
 
 // entered takes a line that was typed.
