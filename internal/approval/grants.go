@@ -150,8 +150,7 @@ func (s *Store) Revoke(by Viewer, id string) (Grant, error) {
 	}
 	err = s.change(found.Session, without(id))
 	if err != nil && found.Action == policy.Allow && s.revokeLater(found.Session, id) {
-		left, _ := without(id)(s.Grants(found.Session)) // which never fails
-		s.grants.set(found.Session, left)
+		s.grants.set(found.Session, omit(s.Grants(found.Session), []string{id}))
 		found.Unstored, err = true, nil
 	}
 	if err != nil {

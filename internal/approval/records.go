@@ -38,7 +38,7 @@ const maxChanges = 10
 
 // change has a session have other grants: what edit makes of those that it has, stored first. Another
 // replica may have stored some since, for it has the session by now, or had it: then edit is asked
-// again, about those. The store is locked.
+// again, about those but for what was revoked here meanwhile. The store is locked.
 func (s *Store) change(of session.Ref, edit func([]policy.Grant) ([]policy.Grant, error)) error {
 	old, revision := s.Grants(of), s.revisions[of]
 	for attempt := 1; ; attempt++ {
@@ -55,7 +55,7 @@ func (s *Store) change(of session.Ref, edit func([]policy.Grant) ([]policy.Grant
 		if errors.Is(err, state.ErrConflict) && attempt < maxChanges {
 			var found record
 			if found, revision, err = s.readRecord(context.Background(), of); err == nil {
-				old = found.Grants
+				old = omit(found.Grants, s.revoking[of])
 				continue
 			}
 		}
@@ -124,7 +124,7 @@ func (s *Store) revokeLater(of session.Ref, id string) bool {
 			}
 			s.mu.Lock()
 			err := s.change(of, without(s.revoking[of]...))
-			if again = again && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy)); !again {
+			if again = again && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy) || errors.Is(err, state.ErrConflict)); !again {
 				delete(s.revoking, of)
 			}
 			s.mu.Unlock()
@@ -135,9 +135,11 @@ func (s *Store) revokeLater(of session.Ref, id string) bool {
 
 // without returns the edit that takes grants away.
 func without(ids ...string) func([]policy.Grant) ([]policy.Grant, error) {
-	return func(old []policy.Grant) ([]policy.Grant, error) {
-		return slices.DeleteFunc(slices.Clone(old), func(g policy.Grant) bool { return slices.Contains(ids, g.ID) }), nil
-	}
+	return func(old []policy.Grant) ([]policy.Grant, error) { return omit(old, ids), nil }
+}
+
+func omit(grants []policy.Grant, ids []string) []policy.Grant {
+	return slices.DeleteFunc(slices.Clone(grants), func(g policy.Grant) bool { return slices.Contains(ids, g.ID) })
 }
 
 // retryTime is after how long it is tried again to store what could not be.

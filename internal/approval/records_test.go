@@ -4,8 +4,11 @@
 package approval_test
 
 import (
+	"context"
 	"os"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -110,5 +113,45 @@ func TestGrantsOfTwoReplicas(t *testing.T) {
 		if got := store.Grants(ref); len(got) != 1 || got[0].ID == revoked.ID {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// cutOff is a KV that cannot be written to at times.
+type cutOff struct {
+	state.KV
+	now atomic.Bool
+}
+
+func (c *cutOff) Update(ctx context.Context, key string, value []byte, last state.Revision, ttl time.Duration) (state.Revision, error) {
+	if c.now.Load() {
+		return 0, state.ErrUnavailable
+	}
+	return c.KV.Update(ctx, key, value, last, ttl)
+}
+
+// TestRevokedWhileTheStateIsAway: a grant that was revoked, which could not be stored, is not there again
+// when another replica has stored it meanwhile.
+func TestRevokedWhileTheStateIsAway(t *testing.T) {
+	_, kv := grantsKV(t)
+	away := &cutOff{KV: kv}
+	here := newFixture(t, approval.Config{Records: away})
+	revoked := here.grant(approval.Answer{Kind: approval.AllowAlways, Tier: 1})
+	ref := here.session.Ref()
+	away.now.Store(true)
+	if got, err := here.Revoke(bob, revoked.ID); err != nil || !got.Unstored {
+		t.Fatal(got, err)
+	}
+	var stored []state.Entry
+	err := state.Snapshot(t.Context(), kv, "", func(e state.Entry) { stored = append(stored, e) })
+	if err != nil || len(stored) != 1 {
+		t.Fatal(stored, err)
+	}
+	if _, err := kv.Put(t.Context(), stored[0].Key, stored[0].Value, 0); err != nil { // with the grant
+		t.Fatal(err)
+	}
+	away.now.Store(false)
+	added := here.grant(approval.Answer{Kind: approval.DenyAlways, Tier: 2})
+	if got := here.Grants(ref); len(got) != 1 || got[0].ID != added.ID {
+		t.Errorf("grants %+v", got)
 	}
 }
