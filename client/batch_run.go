@@ -92,9 +92,9 @@ func (b *Batch) waitForMore(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		b.mu.Lock()
-		left, closed, untold := b.open > 0, b.closed, len(b.cancelled) > 0
+		left, closed, unsent := b.open > 0, b.closed, len(b.cancelled) > 0
 		b.mu.Unlock()
-		if untold {
+		if unsent {
 			continue
 		}
 		if left || closed {

@@ -37,11 +37,11 @@ func newReplay(access *config.Access, c *config.Config, files []string, logger *
 	if err := service.OfferRecorded(registry, recorded); err != nil {
 		logger.Warn("some recorded tools are not listed", zap.Error(err))
 	}
-	rooms, err := os.MkdirTemp("", "toolserver-replay-")
+	workspaces, err := os.MkdirTemp("", "toolserver-replay-")
 	if err != nil {
 		return nil, err
 	}
-	closers := []io.Closer{removed(rooms)}
+	closers := []io.Closer{removed(workspaces)}
 	if chain, ok := access.Authenticator.(io.Closer); ok {
 		closers = append(closers, chain)
 	}
@@ -51,7 +51,7 @@ func newReplay(access *config.Access, c *config.Config, files []string, logger *
 	}
 	sessions := SessionsOf(c, "")
 	sessions.DefaultWorkspace, sessions.AllowedWorkspaces, sessions.Closed, sessions.Caches = nil, nil, nil, ""
-	sessions.WorkspaceRoot, sessions.KeepWorkspace = rooms, 0
+	sessions.WorkspaceRoot, sessions.KeepWorkspace = workspaces, 0
 	server, err := service.New(service.Config{
 		Logger: logger, Registry: registry, Sessions: session.NewStore(sessions), Tenants: c.Tenants, Replay: recorded,
 		Policy: policy.Builtin(), Authenticator: access.Authenticator, Metrics: metrics, Tracer: tracer, TLS: certificates, Wire: c.Wire,

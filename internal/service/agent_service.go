@@ -44,7 +44,7 @@ type agentService struct {
 }
 
 func (s *agentService) ListAgents(ctx context.Context, request *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
-	owner, err := ownerOf(ctx, request, mayLook)
+	owner, err := ownerOf(ctx, request, mayView)
 	if err != nil || s.agents == nil {
 		return &pb.ListAgentsResponse{}, err
 	}

@@ -70,7 +70,7 @@ var methods = map[string]access{
 
 	pb.SessionService_StopPrincipal_FullMethodName:   operators,
 	pb.SessionService_ResumePrincipal_FullMethodName: operators,
-	pb.SessionService_ListStops_FullMethodName:       {roles: mayLook},
+	pb.SessionService_ListStops_FullMethodName:       {roles: mayView},
 
 	// The approvals show each caller no more than it may see.
 	pb.ApprovalService_ListApprovals_FullMethodName:   everyRole,
@@ -80,15 +80,15 @@ var methods = map[string]access{
 	pb.ApprovalService_RevokeGrant_FullMethodName:     revokers,
 
 	pb.PolicyService_CheckCall_FullMethodName: agents,
-	pb.PolicyService_GetPolicy_FullMethodName: {roles: auth.Approver | mayLook, whole: true}, // rules name tenants
+	pb.PolicyService_GetPolicy_FullMethodName: {roles: auth.Approver | mayView, whole: true}, // rules name tenants
 
 	// The log has what all tenants do.
-	pb.AuditService_SearchRecords_FullMethodName: {roles: mayLook, whole: true},
-	pb.AuditService_VerifyLog_FullMethodName:     {roles: mayLook, whole: true},
+	pb.AuditService_SearchRecords_FullMethodName: {roles: mayView, whole: true},
+	pb.AuditService_VerifyLog_FullMethodName:     {roles: mayView, whole: true},
 
 	// Sources are those of the whole server; what agents see of them is little.
 	pb.SourceService_ListSources_FullMethodName:    everyRole,
-	pb.SourceService_ReadSourceLog_FullMethodName:  {roles: mayLook, whole: true},
+	pb.SourceService_ReadSourceLog_FullMethodName:  {roles: mayView, whole: true},
 	pb.SourceService_RetrySource_FullMethodName:    overAll,
 	pb.SourceService_ApproveTools_FullMethodName:   overAll,
 	pb.SourceService_CompleteSignIn_FullMethodName: overAll,

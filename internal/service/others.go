@@ -16,7 +16,7 @@ import (
 
 // Who may look at what others have, and who may stop it.
 const (
-	mayLook = auth.Operator | auth.Viewer
+	mayView = auth.Operator | auth.Viewer
 	mayStop = auth.Operator
 )
 
@@ -74,7 +74,7 @@ func oneOwner(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Own
 // lookedAt returns a session for a caller who looks at it: its own, which that uses, or
 // somebody else's.
 func (s *sessionService) lookedAt(ctx context.Context, request ofOthers, id string) (*session.Session, error) {
-	owner, err := oneOwner(ctx, request, mayLook)
+	owner, err := oneOwner(ctx, request, mayView)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (r *relay) join(ctx context.Context, method string, request any, next grpc.
 }
 
 func (r *relay) joinSessions(ctx context.Context, method string, request *pb.ListSessionsRequest, next grpc.UnaryHandler) (*pb.ListSessionsResponse, error) {
-	owner, err := ownerOf(ctx, request, mayLook)
+	owner, err := ownerOf(ctx, request, mayView)
 	if err != nil {
 		return nil, err
 	}

@@ -197,7 +197,7 @@ func (p *passing) follows() bool {
 // rest sends what is known of an execution whose replica has ended.
 func (p *passing) rest(ctx context.Context) error {
 	service := &toolService{server: p.server, executor: p.server.executor, sessions: p.server.config.Sessions}
-	x, err := service.findFor(ctx, &pb.WatchExecutionRequest{ExecutionId: p.at.execution}, mayLook)
+	x, err := service.findFor(ctx, &pb.WatchExecutionRequest{ExecutionId: p.at.execution}, mayView)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func sessionNamed(ctx context.Context, request any) (owner auth.Owner, id string
 		return "", "", false
 	}
 	if others, is := request.(ofOthers); is {
-		roles := mayLook
+		roles := mayView
 		if _, closes := request.(*pb.CloseSessionRequest); closes {
 			roles = mayStop
 		}

@@ -170,7 +170,7 @@ func TestStopsOfReplicas(t *testing.T) {
 // late is an engine whose changes of who has what are not told.
 type late struct {
 	state.Engine
-	told chan struct{} // closed when they are
+	heard chan struct{} // closed when they are
 }
 
 func (l late) KV(ctx context.Context, space state.Space) (state.KV, error) {
@@ -178,12 +178,12 @@ func (l late) KV(ctx context.Context, space state.Space) (state.KV, error) {
 	if space.Name != "owners" {
 		return kv, err
 	}
-	return lateKV{kv, l.told}, err
+	return lateKV{kv, l.heard}, err
 }
 
 type lateKV struct {
 	state.KV
-	told chan struct{}
+	heard chan struct{}
 }
 
 func (k lateKV) Watch(ctx context.Context, prefix string, f func(state.Entry)) error {
@@ -191,7 +191,7 @@ func (k lateKV) Watch(ctx context.Context, prefix string, f func(state.Entry)) e
 	return k.KV.Watch(ctx, prefix, func(e state.Entry) {
 		if known {
 			select {
-			case <-k.told:
+			case <-k.heard:
 			case <-ctx.Done():
 			}
 		}
@@ -203,9 +203,9 @@ func (k lateKV) Watch(ctx context.Context, prefix string, f func(state.Entry)) e
 // TestSessionJustTaken: a call for a session that another replica has just taken goes there.
 func TestSessionJustTaken(t *testing.T) {
 	r, root := newReplicas(t), t.TempDir()
-	told := make(chan struct{})
+	heard := make(chan struct{})
 	first := serve(t, withTokens, r.one(1, root, r.engine))
-	second := serve(t, withTokens, r.one(2, root, late{r.engine, told}))
+	second := serve(t, withTokens, r.one(2, root, late{r.engine, heard}))
 	ctx := timeout(t)
 	for i, token := range []string{tokens[0].Secret, tokens[1].Secret} {
 		made := first.dial(token).run(asJSON("count", `{}`))
@@ -227,7 +227,7 @@ func TestSessionJustTaken(t *testing.T) {
 			t.Errorf("%v, %v", got, err)
 		}
 	}
-	close(told)
+	close(heard)
 }
 
 // TestListsHaveEndedReplicas: what replicas ran that have ended is listed by the others, page by

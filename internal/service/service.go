@@ -215,7 +215,7 @@ func New(config Config) (*Server, error) {
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	var err error
-	if s.stops, err = openStops(s.closing, config.StopFile, config.Stops, s.toldOfStop); err != nil {
+	if s.stops, err = openStops(s.closing, config.StopFile, config.Stops, s.stopAppeared); err != nil {
 		s.close()
 		return nil, err
 	}

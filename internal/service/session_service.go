@@ -148,7 +148,7 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 	if err != nil {
 		return nil, err
 	}
-	owner, err := ownerOf(ctx, request, mayLook)
+	owner, err := ownerOf(ctx, request, mayView)
 	if err != nil {
 		return nil, err
 	}

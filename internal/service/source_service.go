@@ -54,8 +54,8 @@ func sourceToProto(s *source.Status, to auth.Principal) *pb.Source {
 	if !s.Next.IsZero() {
 		p.NextAttempt = timestamppb.New(s.Next)
 	}
-	whole := to.Tenant == "" || to.Everywhere(mayLook)
-	if whole && to.Roles.Has(mayLook) {
+	whole := to.Tenant == "" || to.Everywhere(mayView)
+	if whole && to.Roles.Has(mayView) {
 		p.Location, p.Refused = s.At, s.Refused
 		for _, c := range s.Changed {
 			p.ChangedTools = append(p.ChangedTools, &pb.ChangedTool{

@@ -55,7 +55,7 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 	}
 	relayed := isRelayed(ctx) // by the replica that was called, which keeps it
 	if relayed {
-		s.server.stops.shared.look(ctx, of)
+		s.server.stops.shared.refresh(ctx, of)
 	}
 	// From here on nothing new begins; then what has begun is ended.
 	now, fresh, err := s.server.stops.put(stop{
@@ -133,10 +133,10 @@ func (s *Server) enforce(ctx context.Context, now stop, by, from string) (ended 
 	return ended, err
 }
 
-// toldOfStop ends what a stop is about that another replica has put into the state. That
+// stopAppeared ends what a stop is about that another replica has put into the state. That
 // replica calls this one as well, which tells it how much ended: so only what is left
 // a moment later ends here.
-func (s *Server) toldOfStop(one stop) {
+func (s *Server) stopAppeared(one stop) {
 	time.AfterFunc(joinTime, func() {
 		if now, inForce := (*s.stops.current.Load())[one.owner()]; inForce && s.closing.Err() == nil {
 			s.enforce(s.closing, now, now.By, "")
@@ -199,7 +199,7 @@ func (s *sessionService) ResumePrincipal(ctx context.Context, request *pb.Resume
 
 func (s *sessionService) ListStops(ctx context.Context, _ *pb.ListStopsRequest) (*pb.ListStopsResponse, error) {
 	response := new(pb.ListStopsResponse)
-	seen := everybody(principalOf(ctx), mayLook)
+	seen := everybody(principalOf(ctx), mayView)
 	for _, one := range s.server.stops.list() {
 		if !seen.Covers(one.owner()) && !one.owner().Covers(seen) {
 			continue

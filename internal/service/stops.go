@@ -110,8 +110,8 @@ const maxStopFile = maxStops * 32 << 10
 
 // openStops reads the stops that a server before this one left, and with entries those of all
 // replicas, until ctx is done. What cannot be read is an error: nobody may go on because of it.
-// told is called with each that another replica puts in force later.
-func openStops(ctx context.Context, file string, entries state.KV, told func(stop)) (*stopList, error) {
+// appeared is called with each that another replica puts in force later.
+func openStops(ctx context.Context, file string, entries state.KV, appeared func(stop)) (*stopList, error) {
 	s := &stopList{file: file}
 	all, err := readStops(file)
 	if err != nil {
@@ -119,7 +119,7 @@ func openStops(ctx context.Context, file string, entries state.KV, told func(sto
 	}
 	s.current.Store(&all)
 	if entries != nil {
-		if err := s.share(ctx, entries, told); err != nil {
+		if err := s.share(ctx, entries, appeared); err != nil {
 			return nil, err
 		}
 	}

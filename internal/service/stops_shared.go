@@ -16,12 +16,12 @@ import (
 
 // sharedStops are the stops in the state, which all replicas watch. A nil one keeps nothing.
 type sharedStops struct {
-	list    *stopList
-	entries state.KV
-	mirror  *state.Mirror[stop]
-	told    func(stop)
-	stored  map[auth.Owner]state.Revision // by this replica; guarded by the storing lock of the list
-	known   bool                          // what was there at the start is in the list; guarded by the lock of the list
+	list     *stopList
+	entries  state.KV
+	mirror   *state.Mirror[stop]
+	appeared func(stop)
+	stored   map[auth.Owner]state.Revision // by this replica; guarded by the storing lock of the list
+	known    bool                          // what was there at the start is in the list; guarded by the lock of the list
 }
 
 // shareTime is how long a server waits at its start for the stops that are in force.
@@ -29,8 +29,8 @@ const shareTime = 10 * time.Second
 
 // share has the list be that of the state. What the file has beside it, from before there
 // was one, or because it could not be stored, is stored.
-func (s *stopList) share(ctx context.Context, entries state.KV, told func(stop)) error {
-	shared := &sharedStops{list: s, entries: entries, told: told, stored: make(map[auth.Owner]state.Revision)}
+func (s *stopList) share(ctx context.Context, entries state.KV, appeared func(stop)) error {
+	shared := &sharedStops{list: s, entries: entries, appeared: appeared, stored: make(map[auth.Owner]state.Revision)}
 	s.shared = shared
 	s.mu.Lock() // changes wait for the mirror
 	shared.mirror = state.NewMirror(ctx, entries, "", readSharedStop, func(key string, _ stop, _ bool) { shared.changed(key) })
@@ -111,8 +111,8 @@ func (s *sharedStops) changed(key string) {
 	if s.list.file != "" && there != known {
 		s.list.write("") // or the next change does; the state has the last word
 	}
-	if there && !known && s.told != nil {
-		s.told(one)
+	if there && !known && s.appeared != nil {
+		s.appeared(one)
 	}
 }
 
@@ -147,9 +147,9 @@ func (s *sharedStops) remove(of auth.Owner) error {
 	return nil
 }
 
-// look has the list be as the state is now, for one principal: another replica has just
+// refresh has the list be as the state is now, for one principal: another replica has just
 // changed that.
-func (s *sharedStops) look(ctx context.Context, of auth.Owner) {
+func (s *sharedStops) refresh(ctx context.Context, of auth.Owner) {
 	if s == nil {
 		return
 	}
@@ -163,7 +163,7 @@ func (s *sharedStops) look(ctx context.Context, of auth.Owner) {
 	}
 }
 
-// lifted is look for a stop that another replica has lifted. Where this one stored it only then, for
+// lifted is refresh for a stop that another replica has lifted. Where this one stored it only then, for
 // it could not before, it is taken out again.
 func (s *sharedStops) lifted(ctx context.Context, of auth.Owner) error {
 	if s == nil {
@@ -177,7 +177,7 @@ func (s *sharedStops) lifted(ctx context.Context, of auth.Owner) error {
 		}
 		delete(s.stored, of)
 	}
-	s.look(ctx, of)
+	s.refresh(ctx, of)
 	s.list.mu.Lock()
 	defer s.list.mu.Unlock()
 	if now, inForce := (*s.list.current.Load())[of]; inForce && !now.InState { // it never was stored

@@ -53,7 +53,7 @@ func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerSt
 }
 
 func (s *toolService) WatchExecution(request *pb.WatchExecutionRequest, stream grpc.ServerStreamingServer[pb.WatchExecutionResponse]) error {
-	x, err := s.findFor(stream.Context(), request, mayLook)
+	x, err := s.findFor(stream.Context(), request, mayView)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func controlOf(request *pb.WriteInputRequest) (tools.Input, error) {
 }
 
 func (s *toolService) GetExecution(ctx context.Context, request *pb.GetExecutionRequest) (*pb.GetExecutionResponse, error) {
-	x, err := s.findFor(ctx, request, mayLook)
+	x, err := s.findFor(ctx, request, mayView)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func listExecutions(ctx context.Context, request *pb.ListExecutionsRequest,
 			(request.GetTool() == "" || x.Order.Tool == request.GetTool()) &&
 			(request.GetState() == 0 || pb.ExecutionState(x.Info().State) == request.GetState())
 	}
-	owner, err := ownerOf(ctx, request, mayLook)
+	owner, err := ownerOf(ctx, request, mayView)
 	if err != nil {
 		return nil, err
 	}

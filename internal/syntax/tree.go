@@ -137,15 +137,15 @@ type grammar struct {
 }
 
 func newGrammar(l *language, body []byte) (*grammar, error) {
-	var told struct{ Kinds, Fields []string }
-	if err := json.Unmarshal(body, &told); err != nil || len(told.Fields) > 256 || len(told.Kinds) > errorKind {
+	var names struct{ Kinds, Fields []string }
+	if err := json.Unmarshal(body, &names); err != nil || len(names.Fields) > 256 || len(names.Kinds) > errorKind {
 		return nil, fmt.Errorf("%w: a grammar that is none", ErrCrashed)
 	}
-	g := &grammar{language: l, kinds: told.Kinds, fields: told.Fields, rules: make([]*rule, len(told.Kinds)), fieldOf: make(map[string]uint8)}
-	for i, name := range told.Kinds {
+	g := &grammar{language: l, kinds: names.Kinds, fields: names.Fields, rules: make([]*rule, len(names.Kinds)), fieldOf: make(map[string]uint8)}
+	for i, name := range names.Kinds {
 		g.rules[i] = l.rules[name]
 	}
-	for i, name := range told.Fields {
+	for i, name := range names.Fields {
 		if name != "" {
 			g.fieldOf[name] = uint8(i)
 		}
