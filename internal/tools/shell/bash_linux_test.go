@@ -109,7 +109,7 @@ func TestBash(t *testing.T) {
 		{m{"command": "grep unicorn sub/b.txt"}, "(Exit status 1: nothing was found.)", ""},
 		{m{"command": "cd no 2>/dev/null && grep hello sub/b.txt"}, "", "exit_status"},
 		{m{"command": "cd no && grep hello sub/b.txt", "interactive": true}, "bash: line 1: cd: no: No such file or directory\n", "exit_status"},
-		{m{"command": "sleep 300 & setsid sleep 300 & echo started"}, "started\n(Still running when the command ended, and ended with it: sleep 300; sleep 300. To keep something running, call again with run_in_background.)", ""},
+		{m{"command": "sleep 300 & a=$!; setsid sleep 300 & until [ $(cat /proc/$a/comm)$(cat /proc/$!/comm) = sleepsleep ]; do :; done; echo started"}, "started\n(Still running when the command ended, and ended with it: sleep 300; sleep 300. To keep something running, call again with run_in_background.)", ""},
 		{m{"command": "sleep 300", "quiet_timeout_ms": 50}, "", "quiet"},
 		{m{"command": strings.Repeat("#", 300_000) + "\necho long"}, "long\n", ""},
 		{m{"command": "git init -q . && echo x >f && git add . && git commit -qm one && git log --format=%an:%s"}, "agent:one\n", ""},
