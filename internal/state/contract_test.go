@@ -31,7 +31,6 @@ func TestContract(t *testing.T) {
 		{"TTL", testTTL},
 		{"Watch", testWatch},
 		{"Log", testLog},
-		{"AppendAsync", testAppendAsync},
 		{"Request", testRequest},
 		{"Publish", testPublish},
 		{"HostileKeys", testHostileKeys},
@@ -403,71 +402,6 @@ func testLog(t *testing.T, a, b state.Engine) {
 	rest := must[[]state.Record](t)(other.Read(ctx, "x/1", must[[]state.Record](t)(other.Read(ctx, "x/1", 0, 4))[3].Seq+1, 100))
 	if len(rest) != 6 {
 		t.Errorf("%d records follow the first 4 of 10", len(rest))
-	}
-}
-
-// testAppendAsync: what was taken is stored in its order, once, and Flush waits for it.
-func testAppendAsync(t *testing.T, a, b state.Engine) {
-	ctx := t.Context()
-	l, other := logOf(t, a, state.Space{Name: "behind"}), logOf(t, b, state.Space{Name: "behind"})
-	const records = 1000
-	var stored atomic.Int64
-	for i := range records {
-		take := func() error {
-			return l.AppendAsync("t", fmt.Append(nil, i), func(err error) {
-				if err != nil {
-					t.Errorf("record %d: %v", i, err)
-				}
-				stored.Add(1)
-			})
-		}
-		err := take()
-		for deadline := time.Now().Add(time.Minute); errors.Is(err, state.ErrUnavailable) && time.Now().Before(deadline); err = take() {
-			time.Sleep(10 * time.Millisecond) // a cluster on busy cores; what was not taken is not stored
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := l.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if stored.Load() != records {
-		t.Errorf("after Flush %d of %d are stored", stored.Load(), records)
-	}
-	list := must[[]state.Record](t)(other.Read(ctx, "t", 0, 2*records))
-	for i, r := range list {
-		if string(r.Data) != fmt.Sprint(i) {
-			t.Fatalf("record %d is %q", i, r.Data)
-		}
-	}
-	if len(list) != records {
-		t.Errorf("%d records, want %d", len(list), records)
-	}
-	// More than may wait is refused, what was taken is not lost.
-	large := make([]byte, state.MaxValue)
-	taken, refused := 0, error(nil)
-	for refused == nil {
-		if refused = l.AppendAsync("large", large, nil); refused == nil {
-			taken++
-		}
-	}
-	if !errors.Is(refused, state.ErrBusy) {
-		t.Fatal(refused)
-	}
-	if err := l.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	usage := func() (u state.Usage) {
-		for _, one := range must[[]state.Usage](t)(a.Usage(ctx)) {
-			if one.Name == "behind" && one.Log {
-				u = one
-			}
-		}
-		return u
-	}
-	if u := usage(); u.Entries == 0 || u.Bytes > u.MaxBytes || u.MaxBytes != 64<<20 {
-		t.Errorf("%+v after %d large ones", u, taken)
 	}
 }
 

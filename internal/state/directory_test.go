@@ -217,7 +217,7 @@ func TestClosed(t *testing.T) {
 	_, appended := l.Append(t.Context(), "t", nil)
 	_, asked := e.Bus().Request(t.Context(), "s", nil)
 	_, handled := e.Bus().Handle("s", nil)
-	for _, err := range []error{put, appended, asked, handled, l.AppendAsync("t", nil, nil), e.Health(t.Context())} {
+	for _, err := range []error{put, appended, asked, handled, e.Health(t.Context())} {
 		if !errors.Is(err, state.ErrUnavailable) {
 			t.Errorf("after Close: %v", err)
 		}

@@ -99,10 +99,7 @@ func Open(ctx context.Context, options Options) (Engine, error) {
 		err = e.begin(ctx, options)
 	}
 	if err == nil {
-		e.js, err = jetstream.New(e.conn,
-			jetstream.WithDefaultTimeout(patience),
-			jetstream.WithPublishAsyncTimeout(patience),
-			jetstream.WithPublishAsyncMaxPending(1<<16)) // ours is the bound: queue
+		e.js, err = jetstream.New(e.conn, jetstream.WithDefaultTimeout(patience))
 	}
 	if err == nil && options.URL != "" {
 		err = e.suits(ctx)
@@ -371,22 +368,16 @@ func (e *engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	stops, logs := e.stops, e.logs
+	stops := e.stops
 	e.mu.Unlock()
 	for _, stop := range stops {
 		stop()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var failed []error
-	for _, l := range logs {
-		failed = append(failed, l.close(ctx))
 	}
 	if e.conn != nil {
 		e.conn.Close()
 	}
 	if e.local != nil {
-		failed = append(failed, e.local.close())
+		return e.local.close()
 	}
-	return errors.Join(failed...)
+	return nil
 }

@@ -9,23 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 )
 
-const (
-	maxQueued      = 4096    // records that wait to be written
-	maxQueuedBytes = 8 << 20 // and what they have
-	maxFlying      = 256     // records that are sent before the first is acknowledged
-	// persistence is how long a record is tried to be written, elections included.
-	persistence = 90 * time.Second
-	// duplicates is how long the engine knows which records it has: longer than they are tried.
-	duplicates = 2 * time.Minute
-)
+// duplicates is how long the engine knows which records it has: longer than the client tries to send one.
+const duplicates = 2 * time.Minute
 
 // logSpace is a log of the engine.
 type logSpace struct {
@@ -33,19 +24,6 @@ type logSpace struct {
 	stream  jetstream.Stream
 	prefix  string // of subjects
 	storage jetstream.StorageType
-
-	queue    chan queued
-	bytes    atomic.Int64 // in the queue
-	ctx      context.Context
-	stop     context.CancelFunc
-	finished chan struct{} // closed when the writer has ended
-}
-
-// queued is a record that waits, or without a message, somebody who waits for those before.
-type queued struct {
-	message *nats.Msg
-	since   time.Time
-	done    func(error)
 }
 
 func (e *engine) logName(name string) string { return "LOG_" + e.prefix + "-" + name }
@@ -79,10 +57,8 @@ func (e *engine) Log(ctx context.Context, s Space) (Log, error) {
 	if e.closed {
 		return nil, fmt.Errorf("%w: it is closed", ErrUnavailable)
 	}
-	l = &logSpace{e: e, stream: stream, prefix: prefix, storage: c.Storage, queue: make(chan queued, maxQueued), finished: make(chan struct{})}
-	l.ctx, l.stop = context.WithCancel(context.Background())
+	l = &logSpace{e: e, stream: stream, prefix: prefix, storage: c.Storage}
 	e.logs[s.Name] = l
-	go l.write()
 	return l, nil
 }
 
@@ -104,156 +80,6 @@ func (l *logSpace) Append(ctx context.Context, topic string, data []byte) (uint6
 		return 0, l.e.failure(ctx, err)
 	}
 	return ack.Sequence, nil
-}
-
-func (l *logSpace) AppendAsync(topic string, data []byte, done func(error)) error {
-	subject, packed, err := pack(topic, data)
-	if err != nil {
-		return err
-	}
-	if l.ctx.Err() != nil {
-		return fmt.Errorf("%w: it is closed", ErrUnavailable)
-	}
-	if done == nil {
-		done = func(error) {}
-	}
-	size := int64(len(packed))
-	if l.bytes.Add(size) > maxQueuedBytes {
-		l.bytes.Add(-size)
-		return ErrBusy
-	}
-	m := nats.NewMsg(l.prefix + subject)
-	m.Data = packed
-	m.Header.Set(jetstream.MsgIDHeader, nuid.Next())
-	select {
-	case l.queue <- queued{m, time.Now(), done}:
-		return nil
-	default:
-		l.bytes.Add(-size)
-		return ErrBusy
-	}
-}
-
-func (l *logSpace) Flush(ctx context.Context) error {
-	reached := make(chan struct{})
-	select {
-	case l.queue <- queued{done: func(error) { close(reached) }}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.finished:
-		return nil
-	}
-	select {
-	case <-reached:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.finished:
-		return nil
-	}
-}
-
-func (l *logSpace) close(ctx context.Context) error {
-	err := l.Flush(ctx)
-	l.stop()
-	<-l.finished
-	if err != nil {
-		return fmt.Errorf("%w: records of a log were not written", ErrUnavailable)
-	}
-	return nil
-}
-
-// write writes what is queued, in its order, until the log is closed.
-func (l *logSpace) write() {
-	defer close(l.finished)
-	for {
-		select {
-		case <-l.ctx.Done():
-			l.refuseQueued()
-			return
-		case first := <-l.queue:
-			l.writeAll(l.gather(first))
-		}
-	}
-}
-
-// gather takes what waits behind first, up to what may be sent at once.
-func (l *logSpace) gather(first queued) []queued {
-	batch := []queued{first}
-	for len(batch) < maxFlying {
-		select {
-		case next := <-l.queue:
-			batch = append(batch, next)
-		default:
-			return batch
-		}
-	}
-	return batch
-}
-
-func (l *logSpace) refuseQueued() {
-	for {
-		select {
-		case q := <-l.queue:
-			l.end(q, fmt.Errorf("%w: it is closed", ErrUnavailable))
-		default:
-			return
-		}
-	}
-}
-
-func (l *logSpace) end(q queued, err error) {
-	if q.message != nil {
-		l.bytes.Add(-int64(len(q.message.Data)))
-	}
-	q.done(err)
-}
-
-// writeAll sends a batch, and again what the engine did not take, until all have their end.
-func (l *logSpace) writeAll(batch []queued) {
-	for {
-		batch = l.send(batch)
-		if len(batch) == 0 {
-			return
-		}
-		select {
-		case <-l.ctx.Done():
-		case <-time.After(100 * time.Millisecond): // an engine that elects its leader is asked again
-		}
-	}
-}
-
-// send sends records and returns those to be sent again.
-func (l *logSpace) send(batch []queued) (again []queued) {
-	acks := make([]jetstream.PubAckFuture, len(batch))
-	failures := make([]error, len(batch))
-	for i, q := range batch {
-		if q.message == nil {
-			continue
-		}
-		if failures[i] = l.e.mayWrite(l.storage, len(q.message.Data)); failures[i] == nil {
-			q.message.Reply = "" // the client's own, of the last attempt
-			ack, err := l.e.js.PublishMsgAsync(q.message, jetstream.WithRetryAttempts(0))
-			acks[i], failures[i] = ack, l.e.failure(context.Background(), err)
-		}
-	}
-	for i, q := range batch {
-		err := failures[i]
-		if acks[i] != nil {
-			select {
-			case <-acks[i].Ok():
-			case failed := <-acks[i].Err():
-				err = l.e.failure(context.Background(), failed)
-			}
-		}
-		retry := errors.Is(err, ErrUnavailable) && l.ctx.Err() == nil && time.Since(q.since) < persistence
-		if retry || q.message == nil && len(again) > 0 {
-			again = append(again, q) // who waits, waits for those before
-			continue
-		}
-		l.end(q, err)
-	}
-	return again
 }
 
 func (l *logSpace) Read(ctx context.Context, topic string, from uint64, limit int) ([]Record, error) {

@@ -101,16 +101,6 @@ type Log interface {
 	// Append stores a record and returns its number.
 	Append(ctx context.Context, topic string, data []byte) (seq uint64, err error)
 
-	// AppendAsync has a record stored soon. It never blocks: where too many wait,
-	// it is ErrBusy. Records are stored in the order of the calls, but for those
-	// that the engine lost at a change of its leader and that are sent once more.
-	// done may be nil; it is told the end, from another goroutine, and must not
-	// block. The data belongs to the log until then.
-	AppendAsync(topic string, data []byte, done func(error)) error
-
-	// Flush returns when all that AppendAsync took has its end.
-	Flush(ctx context.Context) error
-
 	// Read returns records of a topic in their order, at most limit, the first
 	// at from or after it. An empty topic stands for all, and one that ends in
 	// "/" for those below it.
