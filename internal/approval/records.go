@@ -124,7 +124,7 @@ func (s *Store) revokeLater(of session.Ref, id string) bool {
 			}
 			s.mu.Lock()
 			err := s.change(of, without(s.revoking[of]...))
-			if again = again && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy) || errors.Is(err, state.ErrConflict)); !again {
+			if again = again && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrConflict)); !again {
 				delete(s.revoking, of)
 			}
 			s.mu.Unlock()

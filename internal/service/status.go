@@ -80,7 +80,6 @@ var statusCodes = []statusCode{
 	{session.ErrElsewhere, codes.FailedPrecondition, 0},
 	{state.ErrUnavailable, codes.Unavailable, time.Second},
 	{state.ErrFull, codes.Unavailable, 5 * time.Second},
-	{state.ErrBusy, codes.Unavailable, time.Second},
 	{artifact.ErrNotFound, codes.NotFound, 0},
 	{artifact.ErrBeyond, codes.OutOfRange, 0},
 	{context.Canceled, codes.Canceled, 0},

@@ -274,7 +274,7 @@ const retryTime = time.Second
 
 // isAway reports whether something could not be stored, and can later.
 func isAway(err error) bool {
-	return !errors.Is(err, ErrMoved) && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull) || errors.Is(err, state.ErrBusy))
+	return !errors.Is(err, ErrMoved) && (errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrFull))
 }
 
 func notStored(err error) error {

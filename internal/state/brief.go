@@ -8,7 +8,7 @@ import "errors"
 // Brief returns what callers of the server may be told of an error: what it means for
 // them, and not where the state is. The rest is for the operator.
 func Brief(err error) error {
-	for _, known := range []error{ErrFull, ErrBusy, ErrUnavailable} {
+	for _, known := range []error{ErrFull, ErrUnavailable} {
 		if errors.Is(err, known) {
 			return known
 		}

@@ -91,7 +91,7 @@ func (e *engine) Notify(f func(error)) {
 func (e *engine) watchCondition() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	e.onClose(func() { cancel(); <-done })
+	e.unwatch = func() { cancel(); <-done }
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(probeEvery)

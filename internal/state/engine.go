@@ -49,14 +49,14 @@ type engine struct {
 
 	condition *condition
 
-	mu      sync.Mutex
-	cut     chan struct{} // closed when the connection is lost
-	logs    map[string]*logSpace
-	kvs     map[string]*kvSpace
-	memory  map[string]jetstream.StreamConfig // of spaces that end with the engine
-	stops   map[int]func()                    // of handlers and subscriptions
-	stopped int
-	closed  bool
+	mu     sync.Mutex
+	cut    chan struct{} // closed when the connection is lost
+	logs   map[string]*logSpace
+	kvs    map[string]*kvSpace
+	memory map[string]jetstream.StreamConfig // of spaces that end with the engine
+	closed bool
+
+	unwatch func() // the condition; nil where nobody does
 }
 
 var names = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
@@ -87,7 +87,6 @@ func Open(ctx context.Context, options Options) (Engine, error) {
 		logs:   make(map[string]*logSpace),
 		kvs:    make(map[string]*kvSpace),
 		memory: make(map[string]jetstream.StreamConfig),
-		stops:  make(map[int]func()),
 	}
 	var err error
 	switch {
@@ -140,8 +139,6 @@ func (e *engine) watchConnection() []nats.Option {
 		}),
 	}
 }
-
-func (e *engine) Bus() Bus { return bus{e} }
 
 // provide makes a space, or sees that it is as it should be.
 func (e *engine) provide(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
@@ -346,21 +343,6 @@ func (e *engine) Health(ctx context.Context) error {
 	return err
 }
 
-// onClose has stop called when the engine is closed; the result does so before.
-func (e *engine) onClose(stop func()) func() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.stopped++
-	n := e.stopped
-	e.stops[n] = stop
-	return func() {
-		e.mu.Lock()
-		delete(e.stops, n)
-		e.mu.Unlock()
-		stop()
-	}
-}
-
 func (e *engine) Close() error {
 	e.mu.Lock()
 	if e.closed {
@@ -368,10 +350,9 @@ func (e *engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	stops := e.stops
 	e.mu.Unlock()
-	for _, stop := range stops {
-		stop()
+	if e.unwatch != nil {
+		e.unwatch()
 	}
 	if e.conn != nil {
 		e.conn.Close()

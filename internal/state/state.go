@@ -26,13 +26,9 @@ var (
 	// ErrConflict: the entry is not as the writer assumed. It is no proof that
 	// another writer won, for the first attempt of the same one may have. Read again.
 	ErrConflict = errors.New("the entry has changed: read it again")
-	// ErrNoResponder: nobody handles the subject of a request.
-	ErrNoResponder = errors.New("nobody answers here")
 	// ErrUnavailable: the engine did not answer in time, or cannot decide. It comes
 	// within two seconds, unless a context ends first.
 	ErrUnavailable = errors.New("the state engine is unavailable")
-	// ErrBusy: more waits to be written, or is being handled, than may wait.
-	ErrBusy = errors.New("too much is waiting: try again later")
 	// ErrFull: the bucket or the disk has no room. Reads go on.
 	ErrFull = errors.New("there is no room for more state")
 	// ErrTooLarge: a value has more than MaxValue bytes.
@@ -44,7 +40,7 @@ var (
 	ErrDamaged = errors.New("the state is damaged")
 )
 
-// MaxValue is how many bytes a value, a record or a message may have.
+// MaxValue is how many bytes a value or a record may have.
 const MaxValue = 960 << 10
 
 // A Revision numbers the writes of a bucket. 0 is none.
@@ -107,32 +103,6 @@ type Log interface {
 	Read(ctx context.Context, topic string, from uint64, limit int) ([]Record, error)
 }
 
-// A Bus carries messages between those who listen now. It stores nothing.
-type Bus interface {
-	// Request asks the one who handles a subject. Without a deadline it waits for
-	// two seconds. ErrNoResponder comes at once. What the handler returned as an
-	// error is a RemoteError. It is never sent twice: in the moment after the
-	// death of a handler a request can be lost, so ask again what may be.
-	Request(ctx context.Context, subject string, data []byte) ([]byte, error)
-
-	// Handle answers requests, each on a goroutine. The context of f ends with
-	// stop, which waits for handlers.
-	Handle(subject string, f func(ctx context.Context, data []byte) ([]byte, error)) (stop func(), err error)
-
-	// Publish tells those who subscribed, at most once, and in order.
-	Publish(subject string, data []byte) error
-
-	// Subscribe calls f with each message, one at a time. A subject that ends in
-	// "/" is for all below it. Messages that come faster than f takes them are
-	// dropped in the end.
-	Subscribe(subject string, f func(subject string, data []byte)) (stop func(), err error)
-}
-
-// A RemoteError is what a handler of a request returned.
-type RemoteError string
-
-func (e RemoteError) Error() string { return string(e) }
-
 // A Space is where a bucket or a log is kept, and how much of it. What all replicas
 // ask for last is in force.
 type Space struct {
@@ -164,11 +134,10 @@ type Usage struct {
 	MaxBytes uint64
 }
 
-// An Engine keeps buckets and logs, and has a bus. All of it may be used by many at once.
+// An Engine keeps buckets and logs. All of it may be used by many at once.
 type Engine interface {
 	KV(ctx context.Context, space Space) (KV, error)
 	Log(ctx context.Context, space Space) (Log, error)
-	Bus() Bus
 
 	// Health asks whether the engine can read and decide writes: it is nil, ErrUnavailable
 	// or ErrFull, with the reason.
