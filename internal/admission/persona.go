@@ -70,7 +70,7 @@ func inPersona(s *session.Session, tool string, input Input) (reading, bool) {
 func (a *Admission) reread(tool string, input Input, has func(*tools.Spec) bool, ours bool) (reading, bool) {
 	// A tool that the session does not have is not told apart from one that is not there.
 	known := slices.DeleteFunc(slices.Clone(persona.Lookup(tool)), func(t *persona.Tool) bool {
-		return !slices.ContainsFunc(t.Means, func(m persona.Meaning) bool {
+		return !slices.ContainsFunc(t.Means, func(m *persona.Meaning) bool {
 			_, ok := a.Registry.Lookup(m.Tool, has)
 			return ok
 		})

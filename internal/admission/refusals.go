@@ -53,9 +53,8 @@ func (a *Admission) unknown(s *session.Session, p *policy.Policy, name string) s
 // inTheirs returns the names, and other names, of the tools that a session in a persona
 // is shown: those of the system, and of ours those it has chosen by their names.
 func (a *Admission) inTheirs(system *persona.System, s *session.Session, p *policy.Policy) (names, aliases []string) {
-	for i := range system.Tools {
-		theirs := &system.Tools[i]
-		if slices.ContainsFunc(theirs.Means, func(m persona.Meaning) bool {
+	for _, theirs := range system.Tools {
+		if slices.ContainsFunc(theirs.Means, func(m *persona.Meaning) bool {
 			entry, ok := a.Registry.Lookup(m.Tool, a.has(s, p))
 			return ok && entry.Unavailable == ""
 		}) {

@@ -31,8 +31,7 @@ func TestPage(t *testing.T) {
 	b.WriteString(pageTop)
 	for _, s := range Systems() {
 		fmt.Fprintf(&b, "\n## %s (`%s`)\n\n| tool | becomes | keys |\n| --- | --- | --- |\n", s.Title, s.Name)
-		for i := range s.Tools {
-			tool := &s.Tools[i]
+		for _, tool := range s.Tools {
 			var ours []string
 			for _, m := range tool.Means {
 				if !slices.Contains(ours, "`"+m.Tool+"`") {

@@ -27,9 +27,9 @@ import (
 
 // A System is an agent system whose tools are known here.
 type System struct {
-	Name  string `yaml:"system"` // what a session chooses it by
-	Title string `yaml:"title"`
-	Tools []Tool `yaml:"tools"`
+	Name  string  `yaml:"system"` // what a session chooses it by
+	Title string  `yaml:"title"`
+	Tools []*Tool `yaml:"tools"`
 
 	// Purpose is a key of every input that says what a call is for; empty: there is none.
 	Purpose string `yaml:"purpose"`
@@ -56,7 +56,7 @@ type Tool struct {
 
 	// Means are the calls of our tools that an input may stand for. The first one whose
 	// condition is true counts.
-	Means []Meaning `yaml:"means"`
+	Means []*Meaning `yaml:"means"`
 
 	System *System `yaml:"-"`
 
@@ -121,8 +121,7 @@ func load(file string) (*System, error) {
 	if err := yaml.UnmarshalWithOptions(text, s, yaml.Strict()); err != nil {
 		return nil, err
 	}
-	for i := range s.Tools {
-		t := &s.Tools[i]
+	for _, t := range s.Tools {
 		t.System, t.compiled = s, sync.OnceValue(t.compile)
 	}
 	return s, nil
@@ -152,8 +151,8 @@ func Named(name string) (*System, bool) {
 
 // Tool returns the tool that a system knows by a name or an alias; nil: none.
 func (s *System) Tool(name string) *Tool {
-	for i := range s.Tools {
-		if t := &s.Tools[i]; t.Name == name || slices.Contains(t.Aliases, name) {
+	for _, t := range s.Tools {
+		if t.Name == name || slices.Contains(t.Aliases, name) {
 			return t
 		}
 	}
@@ -166,8 +165,7 @@ func Lookup(name string) []*Tool { return byName()[name] }
 var byName = sync.OnceValue(func() map[string][]*Tool {
 	all := make(map[string][]*Tool)
 	for _, s := range Systems() {
-		for i := range s.Tools {
-			t := &s.Tools[i]
+		for _, t := range s.Tools {
 			for _, name := range append([]string{t.Name}, t.Aliases...) {
 				all[name] = append(all[name], t)
 			}
@@ -234,8 +232,7 @@ func (t *Tool) compile() error {
 	}
 	t.shape = value.(map[string]any)
 	t.check = newCheck(t.shape)
-	for i := range t.Means {
-		m := &t.Means[i]
+	for _, m := range t.Means {
 		var read [3]*ast.AST
 		for i, part := range []struct {
 			source string

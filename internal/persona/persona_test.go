@@ -19,8 +19,7 @@ import (
 func TestSystems(t *testing.T) {
 	for _, s := range Systems() {
 		names := make(map[string]bool)
-		for i := range s.Tools {
-			tool := &s.Tools[i]
+		for _, tool := range s.Tools {
 			if err := tool.compiled(); err != nil {
 				t.Errorf("%s of %s: %v", tool.Name, s.Name, err)
 			}
@@ -202,7 +201,7 @@ func FuzzTranslate(f *testing.F) {
 	var all []*Tool
 	for _, s := range Systems() {
 		for i := range s.Tools {
-			all = append(all, &s.Tools[i])
+			all = append(all, s.Tools[i])
 		}
 	}
 	for seed := range uint64(4 * len(all)) {
@@ -226,7 +225,7 @@ func FuzzTranslate(f *testing.F) {
 		call, err := tool.Translate([]byte(text))
 		samePlain(t, tool, text)
 		if err == nil {
-			if !json.Valid(call.Input) || !slices.ContainsFunc(tool.Means, func(m Meaning) bool { return m.Tool == call.Tool }) {
+			if !json.Valid(call.Input) || !slices.ContainsFunc(tool.Means, func(m *Meaning) bool { return m.Tool == call.Tool }) {
 				t.Fatalf("%s %s became %s %s", tool.Name, text, call.Tool, call.Input)
 			}
 			return
@@ -260,7 +259,7 @@ func samePlain(t *testing.T, tool *Tool, text string) {
 		return
 	}
 	for i := range tool.Means {
-		quick, slow := &tool.Means[i], tool.Means[i]
+		quick, slow := tool.Means[i], *tool.Means[i]
 		slow.plainWhen, slow.plainInput = nil, nil
 		applies, _ := quick.applies(input)
 		if want, _ := slow.applies(input); applies != want {

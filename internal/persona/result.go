@@ -37,7 +37,7 @@ func (f Form) meaning() *Meaning {
 		return nil
 	}
 	tool.mustCompile()
-	return &tool.Means[f.Meaning]
+	return tool.Means[f.Meaning]
 }
 
 // Key returns the key of theirs that a key of our input was made of; false where there

@@ -44,8 +44,7 @@ func (t *Tool) Translate(text []byte) (Call, error) {
 		call.Purpose, _ = input[key].(string)
 		delete(input, key)
 	}
-	for i := range t.Means {
-		m := &t.Means[i]
+	for i, m := range t.Means {
 		applies, err := m.applies(input)
 		if err != nil {
 			return Call{}, err

@@ -29,10 +29,8 @@ type words struct{ *System }
 // until f returns true.
 func (w words) meanings(tool string, f func(*Tool, *Meaning) bool) bool {
 	for _, alone := range []bool{true, false} {
-		for i := range w.Tools {
-			theirs := &w.Tools[i]
-			for j := range theirs.Means {
-				m := &theirs.Means[j]
+		for _, theirs := range w.Tools {
+			for _, m := range theirs.Means {
 				if m.Tool != tool || (m.When == "") != alone {
 					continue
 				}

@@ -39,8 +39,7 @@ func personaOf(asked string, of *session.Session) (_ *persona.System, chosen too
 // wanted, which nil says of everything.
 func (s *toolService) inPersona(system *persona.System, chosen tools.Selection, has, wanted func(*tools.Spec) bool, view pb.ToolView) *pb.ListToolsResponse {
 	list := new(pb.ListToolsResponse)
-	for i := range system.Tools {
-		theirs := &system.Tools[i]
+	for _, theirs := range system.Tools {
 		var ours *tools.Entry // the one that needs most
 		isWanted := wanted == nil
 		for _, meaning := range theirs.Means {
