@@ -328,11 +328,14 @@ func (b *board) pressInput(k tea.KeyPressMsg) *pb.ResolveApprovalRequest {
 }
 
 // printable returns what is typed without what cannot be seen, which may change how the rest of
-// the line looks. Ends of lines are for the line to take care of.
+// the line looks. A space of any kind is a space.
 func printable(text string) string {
 	return strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) || unicode.IsSpace(c) {
+		switch {
+		case unicode.IsPrint(c):
 			return c
+		case unicode.IsSpace(c):
+			return ' '
 		}
 		return -1
 	}, text)

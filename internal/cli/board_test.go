@@ -325,7 +325,7 @@ func TestBoardFits(t *testing.T) {
 
 func FuzzBoard(f *testing.F) {
 	f.Add("text\x1b[2J", "jya1c↵⎋q", 80, 24)
-	f.Add("text", "c0000\u218e\u202e", 65, 24)
+	f.Add("text", "c0000\u218e\u202e\u2000", 65, 24)
 	f.Fuzz(func(t *testing.T, text, keys string, width, height int) {
 		if width < 2 || width > 300 || height < 1 || height > 100 {
 			t.Skip()
