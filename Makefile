@@ -1,4 +1,5 @@
-# `make run` needs Go alone, and builds the server and grpcurl. What else the
+# `make run` needs Go alone, and builds the server and grpcurl, and what parses source
+# code where there is a C compiler. What else the
 # project needs comes into .bin from build/tools.mod, once, when `make test` or `make
 # generate` asks for it. A C compiler, for the race detector, and gRPC for Python
 # are installed where Debian's packages can be. With npm, buf need not be built,

@@ -148,8 +148,21 @@ func TestServeLeavesAtOnceOnTheSecondSignal(t *testing.T) {
 	if _, ok := server.log.until(`"shutting down"`); !ok {
 		t.Fatalf("it does not shut down: %s", server.log)
 	}
-	server.cmd.Process.Signal(syscall.SIGTERM)
+	again := time.NewTicker(20 * time.Millisecond) // at once, it would be the same signal
+	defer again.Stop()
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-again.C:
+				server.cmd.Process.Signal(syscall.SIGTERM)
+			}
+		}
+	}()
 	server.log.rest()
+	close(ended)
 	if code := wait(t, server.cmd); code != cli.ExitFailed {
 		t.Errorf("exit code %d, want %d", code, cli.ExitFailed)
 	}

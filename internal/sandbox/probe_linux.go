@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,12 +51,28 @@ func (s *Sandbox) Probe(ctx context.Context, dir string) []Check {
 	return all
 }
 
+const (
+	probePrefix = ".toolserver-probe-" // no workspace is called that
+	oldProbe    = time.Hour            // none takes as long
+)
+
+// removeOldProbes removes what probes left that were killed.
+func removeOldProbes(within string) {
+	entries, _ := os.ReadDir(within)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), probePrefix) && time.Since(info.ModTime()) > oldProbe {
+			os.RemoveAll(filepath.Join(within, e.Name()))
+		}
+	}
+}
+
 // probe puts what was found into answers.
 func (s *Sandbox) probe(ctx context.Context, within string, answers map[string]Check) error {
 	if err := os.MkdirAll(within, 0o700); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(within, "probe-")
+	removeOldProbes(within)
+	dir, err := os.MkdirTemp(within, probePrefix)
 	if err != nil {
 		return err
 	}

@@ -147,8 +147,12 @@ func Serve(c *config.Config, recordings ...string) error {
 		logger.Info("shutting down", zap.Stringer("signal", s), zap.Duration("grace", c.ShutdownGrace))
 		logger.Sync()
 	}
+	first := time.Now()
 	go func() {
 		s := <-signals
+		for time.Since(first) < sameSignal {
+			s = <-signals
+		}
 		logger.Warn("leaving at once: running calls are lost", zap.Stringer("signal", s))
 		flush()
 		os.Exit(1)
@@ -158,6 +162,10 @@ func Serve(c *config.Config, recordings ...string) error {
 	logger.Info("stopped")
 	return err
 }
+
+// sameSignal is how soon a second signal is the first one, sent to the process and to its group, as
+// timeout(1) does.
+const sameSignal = 100 * time.Millisecond
 
 // untilSignal runs f until it ends, or a signal comes, which it returns. What f began
 // ends then, unless another signal says not to wait.
@@ -231,7 +239,11 @@ func (a *adminServer) Close() {
 func Listen(address string) (net.Listener, error) {
 	path, ok := endpoint.SocketPath(address)
 	if !ok {
-		return net.Listen("tcp", address)
+		listener, err := net.Listen("tcp", address)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: somebody serves there already: end that, or choose another address (--listen, --admin, --http; port 0 is any that is free)", err)
+		}
+		return listener, err
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		conn, err := net.Dial("unix", path)

@@ -6,6 +6,7 @@ package session
 import (
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -38,7 +39,8 @@ func FuzzFileName(f *testing.F) {
 	for _, pair := range [][2]string{{"a", "A"}, {"a_b", "a_5fb"}, {"_", "_5f"}, {"", "."}, {"../a", "a"}, {"a\x00", "a"}, {"é", "\xc3\xa9"}} {
 		f.Add(pair[0], pair[1])
 	}
-	safe := regexp.MustCompile(`^([a-z0-9-]|_[0-9a-f]{2})*$`)
+	f.Add(strings.Repeat("é", 50), strings.Repeat("_", 68))
+	safe := regexp.MustCompile(`^([a-z0-9-]|_[0-9a-f]{2})*((_[0-9a-f]?)?~[0-9a-f]{64})?$`) // of a long one, the beginning
 	f.Fuzz(func(t *testing.T, a, b string) {
 		for _, owner := range []string{a, b} {
 			if name := "default-" + fileName(owner); !safe.MatchString(fileName(owner)) || !filepath.IsLocal(name) || filepath.Base(name) != name {

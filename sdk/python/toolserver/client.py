@@ -11,6 +11,7 @@ OUTCOME_LOST: it may have run, and the client does not run it again.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
 import threading
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Union
@@ -34,12 +35,15 @@ from toolserver.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
 
 Decide = Callable[[approval_pb2.Approval], Optional[approval_service_pb2.ResolveApprovalRequest]]
 
+_LOG = logging.getLogger("toolserver")
+
 _CHANNEL = [
     ("grpc.use_local_subchannel_pool", 1),  # clients share no connection
     ("grpc.max_receive_message_length", 256 << 20),  # the server decides what it sends
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt may take
     ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.dns_min_time_between_resolutions_ms", 500),  # or a server that is back is found after 30 s
     ("grpc.keepalive_time_ms", 30_000),  # a connection that died silently is found
     ("grpc.keepalive_timeout_ms", 10_000),
 ]
@@ -170,8 +174,8 @@ class Client:
         """Passes what waits for a person to decide, and sends what it answers.
 
         None leaves the answer to somebody else. An answer is for exactly what decide was
-        shown; one that comes too late is dropped, and so is one that is none, such as
-        allow() to a question: somebody else has to answer then. It goes on until the client is closed,
+        shown; one that comes too late is dropped. One that is none, such as allow() to a
+        question, is logged as a warning: somebody else has to answer then. It goes on until the client is closed,
         or decide raises, so it has a thread of its own. Where the client has a session,
         only what waits in that one counts.
         """
@@ -215,6 +219,8 @@ class Client:
             dropped = "NOT_FOUND", "FAILED_PRECONDITION", "INVALID_ARGUMENT"
             if error.code().name not in dropped:
                 raise
+            if error.code().name == "INVALID_ARGUMENT":
+                _LOG.warning("an answer to %s was refused, which still waits: %s", approval.approval_id, error.details())
         answers[approval.approval_id] = None
 
     def serve(
