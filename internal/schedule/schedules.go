@@ -42,6 +42,7 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/schedule"
+	"github.com/toolserver/toolserver/internal/tools/workflow"
 )
 
 // Config is the section "schedules" of the configuration. Zero fields take the defaults named.
@@ -308,6 +309,9 @@ func taken(name string) error {
 func (s *Schedules) made(env tools.Env, n schedule.New) (*record, error) {
 	if len(n.Input) > maxInput {
 		return nil, tools.Failf("input_too_large", "The input has %d bytes: a schedule keeps at most %d. Write it to a file, and pass its path.", len(n.Input), maxInput)
+	}
+	if workflow.IsRun(n.Tool) {
+		n.Tool = workflow.RunName // by its other name, another system's keys would be read, and no digest kept
 	}
 	r := &record{
 		Version: recordVersion, Name: n.Name, Created: s.now(), Who: errand.Of(env), Tool: n.Tool, Input: n.Input, When: n.When,

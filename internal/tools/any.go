@@ -96,6 +96,22 @@ func (d *decoder) anyObject() (_ map[string]any, ok bool) {
 	}
 }
 
+// An Object is an object in an input whose keys another schema tells: what another tool is
+// called with, say. Unlike a [json.RawMessage], it is the same when it comes as a string.
+type Object map[string]json.RawMessage
+
+// JSON returns the canonical text of the object.
+func (o Object) JSON() json.RawMessage {
+	if o == nil {
+		return json.RawMessage("{}")
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // the values are texts that were decoded
+	}
+	return Canonical(text)
+}
+
 // AppendJSON appends a value that is made of nil, bool, int64, float64, [json.Number],
 // string, []any and map[string]any as JSON text, keys in order.
 func AppendJSON(b []byte, value any) []byte {
