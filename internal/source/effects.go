@@ -77,9 +77,9 @@ func (s *Says) Level(spec *tools.Spec) {
 
 // Effects returns what a call of the tool with this full name would touch.
 func (s *Says) Effects(env tools.Env, name string, input json.RawMessage) (effects []tools.Effect) {
-	var value any
-	if json.Unmarshal(input, &value) != nil {
-		value = nil // it was checked before
+	value, err := tools.DecodeJSON(input)
+	if err != nil { // it was checked before; what it names is not known
+		return []tools.Effect{{Kind: tools.UsesTool, Tool: name}}
 	}
 	for _, key := range s.Reads {
 		effects = append(effects, env.Reads(textsAt(value, key)...)...)

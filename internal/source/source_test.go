@@ -240,7 +240,7 @@ func TestUntoldArguments(t *testing.T) {
 	for input, want := range map[string]int{
 		`{}`: 0, `{"url":null}`: 0, `{"url":"https://a.example"}`: 1, `{"url":["https://a.example","https://b.example"]}`: 2,
 		`{"url":{"host":"a.example"}}`: 1, `{"url":7}`: 1, `{"to":"a.example"}`: 1, `{"to":{"host":["a.example",["b.example"]]}}`: 2,
-		`{"to":{"host":{"x":"a.example"}}}`: 1,
+		`{"to":{"host":{"x":"a.example"}}}`: 1, `{"url":"https://a.example","n":9e15}`: 1, `{"url":"https://a.example","n":1e999}`: 1,
 	} {
 		effects := says.Effects(tools.Env{}, "web__get", json.RawMessage(input))
 		if len(effects) != want {

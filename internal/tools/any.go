@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // DecodeJSON returns the value of a JSON text as encoding/json does, numbers as
@@ -48,6 +49,24 @@ func (d *decoder) any() (value any, ok bool) {
 		ok = d.skip()
 		return json.Number(d.text[start:d.pos]), ok
 	}
+}
+
+// maxNumber is how many characters a number has at most that no shape knows.
+const maxNumber = 1000
+
+// IsNumber reports whether a number of a JSON text is one that programs compute with: neither
+// too large for 64 bits of floating point, nor so small that it would be zero there. Others
+// are read by some as nothing at all, and take long to compare.
+func IsNumber(n json.Number) bool {
+	if len(n) > maxNumber {
+		return false
+	}
+	f, err := n.Float64()
+	if err != nil || f != 0 {
+		return err == nil
+	}
+	digits, _, _ := strings.Cut(strings.ToLower(string(n)), "e")
+	return strings.Trim(digits, "-0.") == ""
 }
 
 func (d *decoder) anyList() (_ []any, ok bool) {
