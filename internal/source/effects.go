@@ -104,7 +104,8 @@ func (s *Says) Effects(env tools.Env, name string, input json.RawMessage) (effec
 }
 
 // otherThanText reports whether an argument is there and is neither a text nor a list of
-// them, so that it cannot be told what it names.
+// them, so that it cannot be told what it names; or is there by a name in other letters, large
+// or small, which some programs take for the same.
 func otherThanText(value any, key string) bool {
 	first, rest, _ := strings.Cut(key, ".")
 	switch v := value.(type) {
@@ -113,6 +114,11 @@ func otherThanText(value any, key string) bool {
 	case []any:
 		return slices.ContainsFunc(v, func(item any) bool { return otherThanText(item, key) })
 	case map[string]any:
+		for other := range v {
+			if other != first && strings.EqualFold(other, first) {
+				return true
+			}
+		}
 		return key == "" || otherThanText(v[first], rest)
 	}
 	return true
