@@ -39,9 +39,9 @@ func spec(name, label, summary, description string, level tools.Level, examples 
 type createInput struct {
 	Name       string       `json:"name" check:"min=1,max=64"`
 	Tool       string       `json:"tool,omitempty" check:"max=200" jsonschema:"that is called"`
-	Input      tools.Object `json:"input,omitempty" jsonschema:"of the tool"`
+	Input      tools.Object `json:"input,omitempty"`
 	Workflow   string       `json:"workflow,omitempty" check:"max=64" jsonschema:"that is run, instead of tool"`
-	Parameters tools.Object `json:"parameters,omitempty" jsonschema:"of the workflow"`
+	Parameters tools.Object `json:"parameters,omitempty"`
 	Cron       string       `json:"cron,omitempty" check:"max=100" jsonschema:"minute hour day month weekday"`
 	TimeZone   string       `json:"time_zone,omitempty" check:"max=64" jsonschema:"of cron; default UTC"`
 	Every      string       `json:"every,omitempty" check:"max=32" jsonschema:"an interval, such as 15m"`
