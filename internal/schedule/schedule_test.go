@@ -454,13 +454,25 @@ func TestReplicas(t *testing.T) {
 	t.Logf("%d fired, %d by the one that was killed", all(), doors[0].count())
 }
 
-// TestBelow has no schedule made in the session of an agent that another session asked for.
+// TestBelow has no schedule made, fired or resumed in the session of an agent that another session asked for.
 func TestBelow(t *testing.T) {
 	d := newDoor()
+	s := open(t, memory(t), Options{Door: d})
+	s.must(t, schedule.New{Name: "there", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "1h"}})
 	d.below = "main"
-	_, _, err := open(t, memory(t), Options{Door: d}).Create(t.Context(), env, schedule.New{Name: "a", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "1h"}})
-	if err == nil || !strings.Contains(err.Error(), "works for the session main") {
+	_, _, created := s.Create(t.Context(), env, schedule.New{Name: "a", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "1h"}})
+	_, fired := s.Fire(t.Context(), env, "there")
+	if _, err := s.Pause(t.Context(), env, "there", true); err != nil {
 		t.Error(err)
+	}
+	_, resumed := s.Pause(t.Context(), env, "there", false)
+	for what, err := range map[string]error{"created": created, "fired": fired, "resumed": resumed} {
+		if err == nil || !strings.Contains(err.Error(), "works for the session main") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if list, err := s.List(t.Context(), env, "there"); err != nil || !list[0].Paused || len(list[0].History) > 0 || d.count() > 0 {
+		t.Errorf("%+v, %v, %d calls", list, err, d.count())
 	}
 }
 

@@ -42,6 +42,7 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/schedule"
+	"github.com/toolserver/toolserver/internal/tools/workflow"
 )
 
 // Config is the section "schedules" of the configuration. Zero fields take the defaults named.
@@ -309,6 +310,9 @@ func (s *Schedules) made(env tools.Env, n schedule.New) (*record, error) {
 	if len(n.Input) > maxInput {
 		return nil, tools.Failf("input_too_large", "The input has %d bytes: a schedule keeps at most %d. Write it to a file, and pass its path.", len(n.Input), maxInput)
 	}
+	if workflow.IsRun(n.Tool) {
+		n.Tool = workflow.RunName // by its other name, another system's keys would be read, and no digest kept
+	}
 	r := &record{
 		Version: recordVersion, Name: n.Name, Created: s.now(), Who: errand.Of(env), Tool: n.Tool, Input: n.Input, When: n.When,
 		Missed: cmp.Or(n.Missed, schedule.MissedOnce), Overlap: cmp.Or(n.Overlap, schedule.OverlapSkip),
@@ -366,8 +370,8 @@ func (s *Schedules) preview(ctx context.Context, env tools.Env, r *record) (note
 	if r.Settings, err = door.SettingsOf(ctx, r.Who, env.SessionID); err != nil {
 		return "", tools.Failf("not_judged", "What the schedule runs could not be judged: %v.", err)
 	}
-	if r.Settings.Below != "" {
-		return "", tools.Failf("not_for_agents", "An agent that works for the session %s makes no schedules: they would outlive the bounds that it was given. Tell whoever asked for you what is to be scheduled.", r.Settings.Below)
+	if err = notFor(r.Settings.Below); err != nil {
+		return "", err
 	}
 	if mode := tools.Mode(r.Settings.Mode); r.Who.MaxMode == 0 || r.Who.MaxMode.Above(mode) {
 		r.Who.MaxMode = mode
@@ -392,6 +396,23 @@ func (s *Schedules) preview(ctx context.Context, env tools.Env, r *record) (note
 		return "", tools.Failf("denied", "The schedule would be refused: %s", p.Reason)
 	}
 	return note, nil
+}
+
+// notFor refuses an agent that works for a session what would run outside its bounds.
+func notFor(session string) error {
+	if session == "" {
+		return nil
+	}
+	return tools.Failf("not_for_agents", "An agent that works for the session %s neither makes schedules nor has them fire: what they run is not within the bounds that it was given. Tell whoever asked for you what is to be done.", session)
+}
+
+// mayFire returns why the session of env has no schedule fire that is there.
+func (s *Schedules) mayFire(ctx context.Context, env tools.Env) error {
+	settings, err := s.options.Door.SettingsOf(ctx, errand.Of(env), env.SessionID)
+	if err != nil {
+		return tools.Failf("not_judged", "Whether you may have schedules fire is not known: %v.", err)
+	}
+	return notFor(settings.Below)
 }
 
 // none is the failure of a schedule that is not there, for this principal.
@@ -436,6 +457,11 @@ func (s *Schedules) Pause(ctx context.Context, env tools.Env, name string, pause
 	if err != nil {
 		return status, err
 	}
+	if !paused {
+		if err := s.mayFire(ctx, env); err != nil {
+			return status, err
+		}
+	}
 	there, err := s.change(ctx, k, scheduleKey(ownerOf(env), name), func(r *record) bool {
 		if r.Paused = paused; !paused && r.times != nil {
 			r.Next = r.times.next(s.now()) // what was not to fire was not missed
@@ -470,6 +496,9 @@ func (s *Schedules) Delete(ctx context.Context, env tools.Env, name string) erro
 func (s *Schedules) Fire(ctx context.Context, env tools.Env, name string) (queued bool, err error) {
 	k, err := s.open(ctx)
 	if err != nil {
+		return false, err
+	}
+	if err := s.mayFire(ctx, env); err != nil {
 		return false, err
 	}
 	var begin []firing

@@ -336,10 +336,34 @@ func (s *Schema) ValidateText(text []byte) error {
 // validate holds the schema against a value, unless that would take too long: a schema that
 // refers to itself twice in each level of a value doubles with each.
 func (s *Schema) validate(value any) error {
+	if n, found := beyond(value); found {
+		return fmt.Errorf("the number %.60s does not fit a 64-bit floating-point number", n)
+	}
 	if !(&steps{s.value, maxSteps}).hold(s.value, value, 0) {
 		return errEndless
 	}
 	return s.compiled.Validate(value)
+}
+
+// beyond returns a number in a value that nobody computes with.
+func beyond(value any) (n json.Number, found bool) {
+	switch v := value.(type) {
+	case json.Number:
+		return v, !tools.IsNumber(v)
+	case []any:
+		for _, item := range v {
+			if n, found = beyond(item); found {
+				return n, true
+			}
+		}
+	case map[string]any:
+		for _, item := range v {
+			if n, found = beyond(item); found {
+				return n, true
+			}
+		}
+	}
+	return "", false
 }
 
 var errEndless = errors.New("there is so much to check that it might never end: nest less deep, or give fewer values")
@@ -470,7 +494,7 @@ func Unquoted(want, text string) (any, bool) {
 	text = strings.TrimSpace(text)
 	switch want {
 	case "integer", "number":
-		if _, err := strconv.ParseFloat(text, 64); err != nil || strings.ContainsAny(text, "xXnNpP_") {
+		if !json.Valid([]byte(text)) || !tools.IsNumber(json.Number(text)) {
 			return nil, false
 		}
 		return json.Number(text), true

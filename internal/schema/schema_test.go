@@ -5,11 +5,13 @@ package schema_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/schema"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 func TestCheck(t *testing.T) {
@@ -97,6 +99,39 @@ func TestSlowValues(t *testing.T) {
 		_, err = s.Check(json.RawMessage(test.value))
 		if err == nil || !strings.Contains(err.Error(), "might never end") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestNumbersBeyond: a number that is beyond 64 bits of floating point is refused, wherever it is and
+// whatever it is held against, before anybody computes with it.
+func TestNumbersBeyond(t *testing.T) {
+	s, err := schema.Object(json.RawMessage(`{"properties":{"i":{"type":"integer","minimum":1},"m":{"type":"number","multipleOf":3},"e":{"enum":[1,[2]]},"a":{}}}`), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"i", "m", "e", "a"} {
+		for _, n := range []string{"1e999", "-1e999", "3e9999999", "1e-9999999", "1e999999", "1" + strings.Repeat("0", 5000)} {
+			for _, value := range []string{n, `"` + n + `"`, "[" + n + "]"} {
+				input := `{"` + key + `":` + value + `}`
+				wrong, ok := errors.AsType[*tools.InputError](s.ValidateText([]byte(input)))
+				if text := value[0] == '"'; !text && (!ok || !strings.Contains(wrong.Error(), "floating-point")) {
+					t.Errorf("%.60s as a result: %v", input, wrong)
+				}
+				if _, err := s.Check(json.RawMessage(input)); err == nil && key != "a" {
+					t.Errorf("%.60s is taken", input)
+				}
+			}
+		}
+	}
+	for input, want := range map[string]string{`{"i":"12"}`: `{"i":12}`, `{"i":1e3,"m":0.0e-9,"a":[-0,5e-320,1.7e308]}`: `{"i":1e3,"m":0.0e-9,"a":[-0,5e-320,1.7e308]}`} {
+		if got, err := s.Check(json.RawMessage(input)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v", input, got, err)
+		}
+	}
+	for _, text := range []string{`{"i":"+5"}`, `{"i":"05"}`, `{"i":"5."}`} {
+		if _, err := s.Check(json.RawMessage(text)); err == nil || !strings.Contains(err.Error(), "/i") {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -54,7 +54,8 @@ steps: [{id: write, tool: bash, input: {command: "echo ${params.word} >> effects
 		`{"name":"c","tool":"bash","workflow":"note","every":"1h"}`:                                   "want either tool",
 		`{"name":"c","tool":"bash","input":{"command":"x"},"every":"1h","at":"2030-01-01T00:00:00Z"}`: "want exactly one of cron, every and at",
 		`{"name":"a","tool":"bash","input":{"command":"x"},"every":"1h"}`:                             "There is a schedule a already",
-		`{"name":"c","tool":"workflow_run","input":"{\"name\":\"note\"}","every":"1h"}`:               "has to be an object",
+		`{"name":"c","tool":"workflow_run","input":"note","every":"1h"}`:                              "want an object",
+		`{"name":"c","tool":"WorkflowRun","input":{"id":"note"},"every":"1h"}`:                        "unknown key",
 	} {
 		if end := s.run("schedule_create", input); end.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(contentText(end), want) {
 			t.Errorf("%s: %v, want %q", input, end, want)

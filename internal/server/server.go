@@ -8,7 +8,6 @@ package server
 import (
 	"cmp"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -226,37 +225,12 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		return nil, err
 	}
 	stored.fences(server)
-	agents.Connect(server.Connect)
+	agents.Connect(connectKnown(server.Connect, knownBy(access.Authenticator)))
 	door.Connect(server.Connect, server.Takes)
 	workflows.Begin()
 	schedules.Begin()
 	warnAbout(policy, registry, logger)
 	return server, nil
-}
-
-// knownBy returns what finds out who those are by now that have something done later.
-func knownBy(a auth.Authenticator) func(errand.Who) (errand.Who, error) {
-	knows, ok := a.(interface {
-		Known(tenant, name string) (auth.Principal, bool)
-	})
-	if !ok {
-		return nil
-	}
-	return func(who errand.Who) (errand.Who, error) {
-		p, decided := knows.Known(who.Tenant, who.Principal)
-		if decided && !p.Roles.Has(auth.Agent) {
-			return who, fmt.Errorf("%s may not call tools any more: it has no credentials of an agent here", who.Principal)
-		}
-		if decided && who.OnBehalfOf != "" && who.OnBehalfOf != who.Principal {
-			if _, err := p.For(who.OnBehalfOf); err != nil {
-				return who, err
-			}
-		}
-		if p.MaxMode != 0 && (who.MaxMode == 0 || who.MaxMode.Above(p.MaxMode)) {
-			who.MaxMode = p.MaxMode
-		}
-		return who, nil
-	}
 }
 
 // warnAbout tells an operator of tools that a policy names and nobody has.

@@ -84,12 +84,16 @@ type relayedCaller struct {
 	MaxMode    int    `json:"max_mode,omitempty"`
 	OnBehalfOf string `json:"on_behalf_of,omitempty"`
 	Remote     string `json:"remote,omitempty"`
+
+	// At is when the call came, by the clock of the replica that was called. A version before
+	// this one does not say.
+	At time.Time `json:"at,omitzero"`
 }
 
 // relayed returns who makes the call of a context.
 func relayed(ctx context.Context) relayedCaller {
 	p := principalOf(ctx)
-	return relayedCaller{p.Name, p.Tenant, int(p.Roles), int(p.AllTenants), int(p.MaxMode), p.OnBehalfOf, peerOf(ctx)}
+	return relayedCaller{p.Name, p.Tenant, int(p.Roles), int(p.AllTenants), int(p.MaxMode), p.OnBehalfOf, peerOf(ctx), rpcOf(ctx).began}
 }
 
 // principal is whom the other replica has authenticated. For whom it may act was asked
@@ -104,6 +108,7 @@ func (c *relayedCaller) principal() auth.Principal {
 type relayedAddr struct {
 	principal auth.Principal
 	remote    string
+	at        time.Time
 }
 
 func (*relayedAddr) Network() string  { return "relayed" }
@@ -116,6 +121,16 @@ func isRelayed(ctx context.Context) bool {
 		_, ok = p.Addr.(*relayedAddr)
 	}
 	return ok
+}
+
+// cameAt returns when a call came, here or, before it was passed on, at another replica.
+func cameAt(ctx context.Context) time.Time {
+	if p, ok := peer.FromContext(ctx); ok {
+		if from, ok := p.Addr.(*relayedAddr); ok && !from.at.IsZero() {
+			return from.at
+		}
+	}
+	return rpcOf(ctx).began
 }
 
 // passed is a message on its way through, as it came: with fields that this version may
@@ -154,7 +169,7 @@ func (r *relay) fromReplicas() link {
 		if len(values) != 1 || json.Unmarshal([]byte(values[0]), &caller) != nil || caller.Name == "" {
 			return nil, status.Error(codes.Unauthenticated, "the call does not tell who makes it")
 		}
-		return peer.NewContext(ctx, &peer.Peer{Addr: &relayedAddr{caller.principal(), caller.Remote}, LocalAddr: p.LocalAddr}), nil
+		return peer.NewContext(ctx, &peer.Peer{Addr: &relayedAddr{caller.principal(), caller.Remote, caller.At}, LocalAddr: p.LocalAddr}), nil
 	}
 	answered := metadata.Pairs(answeredTrailer, strconv.FormatUint(r.Run(), 10))
 	return link{

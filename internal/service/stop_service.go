@@ -167,7 +167,7 @@ func (s *sessionService) ResumePrincipal(ctx context.Context, request *pb.Resume
 		return nil, status.Errorf(codes.FailedPrecondition, "you were %s: another operator has to resume", own.why())
 	}
 	if isRelayed(ctx) { // by the replica that lifts it
-		if err := all.shared.lifted(ctx, of); err != nil {
+		if err := all.shared.lifted(ctx, of, cameAt(ctx)); err != nil {
 			return nil, err
 		}
 		return new(pb.ResumePrincipalResponse), nil

@@ -163,15 +163,16 @@ func (s *sharedStops) refresh(ctx context.Context, of auth.Owner) {
 	}
 }
 
-// lifted is refresh for a stop that another replica has lifted. Where this one stored it only then, for
-// it could not before, it is taken out again.
-func (s *sharedStops) lifted(ctx context.Context, of auth.Owner) error {
+// lifted is refresh for a stop that another replica was asked to lift at a time. Where this one stored it only
+// then, for it could not before, it is taken out again. One that was put later stays in force.
+func (s *sharedStops) lifted(ctx context.Context, of auth.Owner, at time.Time) error {
 	if s == nil {
 		return nil
 	}
 	s.list.storing.Lock()
 	defer s.list.storing.Unlock()
-	if revision := s.stored[of]; revision != 0 {
+	later := func() bool { return (*s.list.current.Load())[of].Since.After(at) }
+	if revision := s.stored[of]; revision != 0 && !later() {
 		if err := s.entries.Delete(ctx, stopKey(of), revision); err != nil && !errors.Is(err, state.ErrConflict) {
 			return err
 		}
@@ -180,7 +181,7 @@ func (s *sharedStops) lifted(ctx context.Context, of auth.Owner) error {
 	s.refresh(ctx, of)
 	s.list.mu.Lock()
 	defer s.list.mu.Unlock()
-	if now, inForce := (*s.list.current.Load())[of]; inForce && !now.InState { // it never was stored
+	if now, inForce := (*s.list.current.Load())[of]; inForce && !now.InState && !later() { // it never was stored
 		s.list.set(of, nil)
 	}
 	return nil

@@ -37,10 +37,10 @@ func TestLiftedStopStaysLifted(t *testing.T) {
 		},
 		"there": func(here, there *stopList, of auth.Owner) error {
 			_, _, err := there.lift(of)
-			return errors.Join(err, here.shared.lifted(t.Context(), of), here.storeInForce(of))
+			return errors.Join(err, here.shared.lifted(t.Context(), of, time.Now()), here.storeInForce(of))
 		},
 		"there, stored before it is told": func(here, there *stopList, of auth.Owner) error {
-			return errors.Join(there.shared.remove(of), here.storeInForce(of), here.shared.lifted(t.Context(), of))
+			return errors.Join(there.shared.remove(of), here.storeInForce(of), here.shared.lifted(t.Context(), of, time.Now()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,6 +79,47 @@ func TestLiftedStopStaysLifted(t *testing.T) {
 				t.Errorf("in force is %+v", left)
 			}
 			if _, err := entries.Get(t.Context(), stopKey(of)); !errors.Is(err, state.ErrNotFound) {
+				t.Errorf("stored: %v", err)
+			}
+		})
+	}
+}
+
+// TestNewerStopStays: a replica that learns late of a stop that another one has lifted keeps a newer
+// stop of the same principal, stored or not.
+func TestNewerStopStays(t *testing.T) {
+	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
+		t.Run(name, func(t *testing.T) {
+			engine, err := state.Open(t.Context(), state.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer engine.Close()
+			entries, err := engine.KV(t.Context(), state.Space{Name: "stops"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			away := &cutOff{KV: entries}
+			here, err := openStops(t.Context(), "", away, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked := time.Now()
+			away.now.Store(!stored)
+			one, _, err := here.put(stop{Principal: "alice", By: "bob", Since: asked.Add(time.Millisecond)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := here.keep(one); (err == nil) != stored {
+				t.Fatalf("kept: %v", err)
+			}
+			if err := here.shared.lifted(t.Context(), one.owner(), asked); err != nil {
+				t.Fatal(err)
+			}
+			if left := here.list(); len(left) != 1 || !left[0].Since.Equal(one.Since) {
+				t.Errorf("in force is %+v", left)
+			}
+			if _, err := entries.Get(t.Context(), stopKey(one.owner())); (err == nil) != stored {
 				t.Errorf("stored: %v", err)
 			}
 		})

@@ -77,9 +77,9 @@ func (s *Says) Level(spec *tools.Spec) {
 
 // Effects returns what a call of the tool with this full name would touch.
 func (s *Says) Effects(env tools.Env, name string, input json.RawMessage) (effects []tools.Effect) {
-	var value any
-	if json.Unmarshal(input, &value) != nil {
-		value = nil // it was checked before
+	value, err := tools.DecodeJSON(input)
+	if err != nil { // it was checked before; what it names is not known
+		return []tools.Effect{{Kind: tools.UsesTool, Tool: name}}
 	}
 	for _, key := range s.Reads {
 		effects = append(effects, env.Reads(textsAt(value, key)...)...)
@@ -104,7 +104,8 @@ func (s *Says) Effects(env tools.Env, name string, input json.RawMessage) (effec
 }
 
 // otherThanText reports whether an argument is there and is neither a text nor a list of
-// them, so that it cannot be told what it names.
+// them, so that it cannot be told what it names; or is there by a name in other letters, large
+// or small, which some programs take for the same.
 func otherThanText(value any, key string) bool {
 	first, rest, _ := strings.Cut(key, ".")
 	switch v := value.(type) {
@@ -113,6 +114,11 @@ func otherThanText(value any, key string) bool {
 	case []any:
 		return slices.ContainsFunc(v, func(item any) bool { return otherThanText(item, key) })
 	case map[string]any:
+		for other := range v {
+			if other != first && strings.EqualFold(other, first) {
+				return true
+			}
+		}
 		return key == "" || otherThanText(v[first], rest)
 	}
 	return true

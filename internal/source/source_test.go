@@ -233,14 +233,15 @@ func TestFileAddresses(t *testing.T) {
 	}
 }
 
-// TestUntoldArguments: where an argument is no text it cannot be told what it names, and a
-// person is asked, whatever the operator says of the tool.
+// TestUntoldArguments: where an argument is no text, or has its name in other letters, it cannot be
+// told what it names, and a person is asked, whatever the operator says of the tool.
 func TestUntoldArguments(t *testing.T) {
 	says := source.Says{Reaches: []string{"url", "to.host"}, Complete: true}
 	for input, want := range map[string]int{
 		`{}`: 0, `{"url":null}`: 0, `{"url":"https://a.example"}`: 1, `{"url":["https://a.example","https://b.example"]}`: 2,
 		`{"url":{"host":"a.example"}}`: 1, `{"url":7}`: 1, `{"to":"a.example"}`: 1, `{"to":{"host":["a.example",["b.example"]]}}`: 2,
-		`{"to":{"host":{"x":"a.example"}}}`: 1,
+		`{"to":{"host":{"x":"a.example"}}}`: 1, `{"url":"https://a.example","n":9e15}`: 1, `{"url":"https://a.example","n":1e999}`: 1,
+		`{"URL":"https://a.example"}`: 1, `{"url":"https://a.example","Url":"https://b.example"}`: 2, `{"to":{"hoſt":"a.example"}}`: 1,
 	} {
 		effects := says.Effects(tools.Env{}, "web__get", json.RawMessage(input))
 		if len(effects) != want {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // DecodeJSON returns the value of a JSON text as encoding/json does, numbers as
@@ -48,6 +49,24 @@ func (d *decoder) any() (value any, ok bool) {
 		ok = d.skip()
 		return json.Number(d.text[start:d.pos]), ok
 	}
+}
+
+// maxNumber is how many characters a number has at most that no shape knows.
+const maxNumber = 1000
+
+// IsNumber reports whether a number of a JSON text is one that programs compute with: neither
+// too large for 64 bits of floating point, nor so small that it would be zero there. Others
+// are read by some as nothing at all, and take long to compare.
+func IsNumber(n json.Number) bool {
+	if len(n) > maxNumber {
+		return false
+	}
+	f, err := n.Float64()
+	if err != nil || f != 0 {
+		return err == nil
+	}
+	digits, _, _ := strings.Cut(strings.ToLower(string(n)), "e")
+	return strings.Trim(digits, "-0.") == ""
 }
 
 func (d *decoder) anyList() (_ []any, ok bool) {
@@ -94,6 +113,22 @@ func (d *decoder) anyObject() (_ map[string]any, ok bool) {
 			return nil, false
 		}
 	}
+}
+
+// An Object is an object in an input whose keys another schema tells: what another tool is
+// called with, say. Unlike a [json.RawMessage], it is the same when it comes as a string.
+type Object map[string]json.RawMessage
+
+// JSON returns the canonical text of the object.
+func (o Object) JSON() json.RawMessage {
+	if o == nil {
+		return json.RawMessage("{}")
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // the values are texts that were decoded
+	}
+	return Canonical(text)
 }
 
 // AppendJSON appends a value that is made of nil, bool, int64, float64, [json.Number],

@@ -60,3 +60,34 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestObject: an object for another tool has one form, also when it comes as a string.
+func TestObject(t *testing.T) {
+	type input struct {
+		Input Object `json:"input,omitempty"`
+	}
+	s := shapeOf[input]()
+	for text, want := range map[string]string{
+		`{"input":{"b":[1],"a":"x"}}`:                           `{"a":"x","b":[1]}`,
+		`{"input":" {\"b\" : [1],\"a\":\"\\u0078\"}"}`:          `{"a":"x","b":[1]}`,
+		`"{\"input\":\"{\\\"a\\\":\\\"x\\\",\\\"b\\\":[1]}\"}"`: `{"a":"x","b":[1]}`,
+		`{}`:             `{}`,
+		`{"input":null}`: `{}`,
+	} {
+		var value input
+		if err := s.decode([]byte(text), &value); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if got := string(value.Input.JSON()); got != want {
+			t.Errorf("%s has %s, want %s", text, got, want)
+		}
+		if got := string(s.appendCanonical(nil, reflect.ValueOf(value))); value.Input != nil && got != `{"input":`+want+`}` {
+			t.Errorf("%s has the form %s", text, got)
+		}
+	}
+	for _, wrong := range []string{`{"input":"x"}`, `{"input":[]}`, `{"input":{"a":1,"a":2}}`, `{"input":"{\"a\":1,\"a\":2}"}`} {
+		if err := s.decode([]byte(wrong), new(input)); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}

@@ -4,6 +4,7 @@
 package tools
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,7 +29,10 @@ func (d *decoder) skip() bool {
 		_, _, ok := d.scanString()
 		return ok
 	case c == '-' || isDigit(c):
-		_, ok := d.scanNumber()
+		token, ok := d.scanNumber()
+		if ok && !IsNumber(json.Number(token)) {
+			return d.problemf("%s does not fit a 64-bit floating-point number", cut(token))
+		}
 		return ok
 	case c == 't':
 		return d.literal("true")

@@ -54,7 +54,9 @@ func (s *shape) appendSchema(b []byte) []byte {
 	case listType:
 		b = s.item.appendSchema(appendSchemaKey(b, "items"))
 	case mapType:
-		b = s.item.appendSchema(appendSchemaKey(b, "additionalProperties"))
+		if s.item.kind != rawType { // else any value, as without the key
+			b = s.item.appendSchema(appendSchemaKey(b, "additionalProperties"))
+		}
 	case structType:
 		b = s.appendProperties(b)
 	}

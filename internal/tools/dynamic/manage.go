@@ -37,20 +37,20 @@ type definition struct {
 }
 
 type createInput struct {
-	Name        string          `json:"name" check:"min=1,max=48" jsonschema:"letters, digits, _ and -"`
-	Description string          `json:"description" check:"min=1,max=1000" jsonschema:"what models are told of it"`
-	Schema      json.RawMessage `json:"schema" jsonschema:"JSON Schema of its input, an object"`
-	Interpreter string          `json:"interpreter" check:"enum=bash|python3|node" jsonschema:"what runs the source"`
-	Source      string          `json:"source" check:"min=1,max=65536" jsonschema:"the program: input as JSON on stdin, answer on stdout"`
-	Scope       string          `json:"scope,omitempty" check:"enum=session|principal" jsonschema:"default session; principal: all your sessions have it"`
+	Name        string       `json:"name" check:"min=1,max=48" jsonschema:"letters, digits, _ and -"`
+	Description string       `json:"description" check:"min=1,max=1000" jsonschema:"what models are told of it"`
+	Schema      tools.Object `json:"schema" jsonschema:"JSON Schema of its input"`
+	Interpreter string       `json:"interpreter" check:"enum=bash|python3|node" jsonschema:"what runs the source"`
+	Source      string       `json:"source" check:"min=1,max=65536" jsonschema:"the program: input as JSON on stdin, answer on stdout"`
+	Scope       string       `json:"scope,omitempty" check:"enum=session|principal" jsonschema:"default session; principal: all your sessions have it"`
 }
 
 type updateInput struct {
-	Name        string          `json:"name" check:"min=1,max=64" jsonschema:"the tool"`
-	Description string          `json:"description,omitempty" check:"max=1000"`
-	Schema      json.RawMessage `json:"schema,omitempty"`
-	Interpreter string          `json:"interpreter,omitempty" check:"enum=bash|python3|node"`
-	Source      string          `json:"source,omitempty" check:"max=65536"`
+	Name        string       `json:"name" check:"min=1,max=64" jsonschema:"the tool"`
+	Description string       `json:"description,omitempty" check:"max=1000"`
+	Schema      tools.Object `json:"schema,omitempty"`
+	Interpreter string       `json:"interpreter,omitempty" check:"enum=bash|python3|node"`
+	Source      string       `json:"source,omitempty" check:"max=65536"`
 }
 
 type deleteInput struct {
@@ -68,28 +68,19 @@ type listInput struct {
 
 // Check finds what the schema cannot tell.
 func (in createInput) Check() []tools.Problem {
-	return problems(in.Name, in.Description, in.Source, unquoted(in.Schema))
+	return problems(in.Name, in.Description, in.Source, in.Schema)
 }
 
 // Check finds what the schema cannot tell.
 func (in updateInput) Check() []tools.Problem {
-	if in.Description == "" && len(in.Schema) == 0 && in.Interpreter == "" && in.Source == "" {
+	if in.Description == "" && in.Schema == nil && in.Interpreter == "" && in.Source == "" {
 		return []tools.Problem{{Message: "changes nothing: give description, schema, interpreter or source"}}
 	}
-	return problems("", in.Description, in.Source, unquoted(in.Schema))
-}
-
-// unquoted returns a schema that came as a text with its JSON as that JSON.
-func unquoted(schema json.RawMessage) json.RawMessage {
-	var text string
-	if json.Unmarshal(schema, &text) == nil && json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	return schema
+	return problems("", in.Description, in.Source, in.Schema)
 }
 
 // problems returns what is wrong with what is given of a definition.
-func problems(name, description, source string, text json.RawMessage) (list []tools.Problem) {
+func problems(name, description, source string, input tools.Object) (list []tools.Problem) {
 	wrong := func(pointer, format string, args ...any) {
 		list = append(list, tools.Problem{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
 	}
@@ -118,9 +109,9 @@ func problems(name, description, source string, text json.RawMessage) (list []to
 	if len(source) > maxSource {
 		wrong("/source", "has %d bytes: at most %d", len(source), maxSource)
 	}
-	if len(text) > maxSchema {
+	if text := input.JSON(); len(text) > maxSchema {
 		wrong("/schema", "has %d bytes: at most %d", len(text), maxSchema)
-	} else if len(text) > 0 {
+	} else if input != nil {
 		if _, err := schema.Object(text, true); err != nil {
 			wrong("/schema", "%s", strings.Join(strings.Fields(err.Error()), " "))
 		}
@@ -151,7 +142,7 @@ func (s *Set) create() tools.Tool {
 			if err := s.taken(env, in.Name, m.Private); err != nil {
 				return tools.Result{}, err
 			}
-			return s.add(env, m, definition{in.Name, in.Description, in.Interpreter, in.Source, unquoted(in.Schema)})
+			return s.add(env, m, definition{in.Name, in.Description, in.Interpreter, in.Source, in.Schema.JSON()})
 		})
 	tool = tools.WithForesight(tool, func(env tools.Env, in createInput) error {
 		s.mu.Lock()
@@ -163,7 +154,7 @@ func (s *Set) create() tools.Tool {
 		if in.Scope == ofPrincipal {
 			whose = "all sessions of " + env.Principal + ", whomever they are for, until it is deleted"
 		}
-		return preview("Make", whose, definition{in.Name, in.Description, in.Interpreter, in.Source, unquoted(in.Schema)})
+		return preview("Make", whose, definition{in.Name, in.Description, in.Interpreter, in.Source, in.Schema.JSON()})
 	})
 }
 
@@ -237,10 +228,11 @@ func (s *Set) runs(interpreter string) error {
 
 // of returns the definition of a tool with what the input changes.
 func (in *updateInput) of(m *made) definition {
-	d, last := definition{m.Name, in.Description, in.Interpreter, in.Source, unquoted(in.Schema)}, m.last()
+	last := m.last()
+	d := definition{m.Name, in.Description, in.Interpreter, in.Source, last.Schema}
 	d.description, d.interpreter, d.source = cmp.Or(d.description, last.Description), cmp.Or(d.interpreter, last.Interpreter), cmp.Or(d.source, last.Source)
-	if len(d.schema) == 0 {
-		d.schema = last.Schema
+	if in.Schema != nil {
+		d.schema = in.Schema.JSON()
 	}
 	return d
 }

@@ -37,17 +37,17 @@ func spec(name, label, summary, description string, level tools.Level, examples 
 }
 
 type createInput struct {
-	Name       string          `json:"name" check:"min=1,max=64"`
-	Tool       string          `json:"tool,omitempty" check:"max=200" jsonschema:"that is called"`
-	Input      json.RawMessage `json:"input,omitempty" jsonschema:"of the tool: an object"`
-	Workflow   string          `json:"workflow,omitempty" check:"max=64" jsonschema:"that is run, instead of tool"`
-	Parameters json.RawMessage `json:"parameters,omitempty" jsonschema:"of the workflow"`
-	Cron       string          `json:"cron,omitempty" check:"max=100" jsonschema:"minute hour day month weekday"`
-	TimeZone   string          `json:"time_zone,omitempty" check:"max=64" jsonschema:"of cron; default UTC"`
-	Every      string          `json:"every,omitempty" check:"max=32" jsonschema:"an interval, such as 15m"`
-	At         string          `json:"at,omitempty" check:"max=40" jsonschema:"once, such as 2030-01-31T08:00:00Z"`
-	Missed     string          `json:"missed,omitempty" check:"enum=skip|once|all" jsonschema:"times at which no server ran; default once"`
-	Overlap    string          `json:"overlap,omitempty" check:"enum=allow|skip|queue|replace" jsonschema:"when the firing before still runs; default skip"`
+	Name       string       `json:"name" check:"min=1,max=64"`
+	Tool       string       `json:"tool,omitempty" check:"max=200" jsonschema:"that is called"`
+	Input      tools.Object `json:"input,omitempty"`
+	Workflow   string       `json:"workflow,omitempty" check:"max=64" jsonschema:"that is run, instead of tool"`
+	Parameters tools.Object `json:"parameters,omitempty"`
+	Cron       string       `json:"cron,omitempty" check:"max=100" jsonschema:"minute hour day month weekday"`
+	TimeZone   string       `json:"time_zone,omitempty" check:"max=64" jsonschema:"of cron; default UTC"`
+	Every      string       `json:"every,omitempty" check:"max=32" jsonschema:"an interval, such as 15m"`
+	At         string       `json:"at,omitempty" check:"max=40" jsonschema:"once, such as 2030-01-31T08:00:00Z"`
+	Missed     string       `json:"missed,omitempty" check:"enum=skip|once|all" jsonschema:"times at which no server ran; default once"`
+	Overlap    string       `json:"overlap,omitempty" check:"enum=allow|skip|queue|replace" jsonschema:"when the firing before still runs; default skip"`
 }
 
 // Check finds what the schema cannot tell.
@@ -58,10 +58,10 @@ func (in createInput) Check() (problems []tools.Problem) {
 	if (in.Tool == "") == (in.Workflow == "") {
 		wrong("", "want either tool, with its input, or workflow, with its parameters")
 	}
-	if len(in.Parameters) > 0 && in.Workflow == "" {
+	if in.Parameters != nil && in.Workflow == "" {
 		wrong("/parameters", "are for workflow: the input of a tool is input")
 	}
-	if len(in.Input) > 0 && in.Tool == "" {
+	if in.Input != nil && in.Tool == "" {
 		wrong("/input", "is for tool: what a workflow is given is parameters")
 	}
 	if in.TimeZone != "" && in.Cron == "" {
@@ -85,14 +85,11 @@ func (in createInput) Check() (problems []tools.Problem) {
 // call returns the tool that is called, and its input.
 func (in createInput) call() (tool string, input json.RawMessage, err error) {
 	if in.Workflow == "" {
-		if len(in.Input) == 0 {
-			in.Input = json.RawMessage("{}")
-		}
-		return in.Tool, in.Input, nil
+		return in.Tool, in.Input.JSON(), nil
 	}
 	of := map[string]any{"name": in.Workflow}
-	if len(in.Parameters) > 0 {
-		of["parameters"] = in.Parameters
+	if in.Parameters != nil {
+		of["parameters"] = in.Parameters.JSON()
 	}
 	input, err = json.Marshal(of)
 	return runTool, input, err

@@ -184,13 +184,13 @@ func validate(w Workflows) tools.Tool {
 }
 
 type runInput struct {
-	Name       string          `json:"name,omitempty" check:"max=64" jsonschema:"of the workflow, to start one"`
-	Parameters json.RawMessage `json:"parameters,omitempty" jsonschema:"an object, as its parameters say"`
-	Background bool            `json:"background,omitempty" jsonschema:"go on at once"`
-	Run        string          `json:"run,omitempty" check:"max=64" jsonschema:"of a run that is there, instead of name"`
-	Operation  string          `json:"operation,omitempty" check:"enum=wait|status|pause|resume|cancel" jsonschema:"what to do with run; default wait"`
-	Done       bool            `json:"done,omitempty" jsonschema:"with resume: what the failed step was to do is done"`
-	Digest     string          `json:"digest,omitempty" check:"max=64" jsonschema:"of the one meant"`
+	Name       string       `json:"name,omitempty" check:"max=64" jsonschema:"of the workflow, to start one"`
+	Parameters tools.Object `json:"parameters,omitempty" jsonschema:"as its parameters say"`
+	Background bool         `json:"background,omitempty" jsonschema:"go on at once"`
+	Run        string       `json:"run,omitempty" check:"max=64" jsonschema:"of a run that is there, instead of name"`
+	Operation  string       `json:"operation,omitempty" check:"enum=wait|status|pause|resume|cancel" jsonschema:"what to do with run; default wait"`
+	Done       bool         `json:"done,omitempty" jsonschema:"with resume: what the failed step was to do is done"`
+	Digest     string       `json:"digest,omitempty" check:"max=64" jsonschema:"of the one meant"`
 }
 
 // Check finds what the schema cannot tell.
@@ -207,7 +207,7 @@ func (in runInput) Check() (problems []tools.Problem) {
 	if in.Done && in.Operation != "resume" {
 		wrong("/done", "is for operation resume")
 	}
-	if len(in.Parameters) > 0 && in.Run != "" {
+	if in.Parameters != nil && in.Run != "" {
 		wrong("/parameters", "are for name: a run has its own")
 	}
 	if in.Digest != "" && in.Run != "" {
@@ -218,7 +218,7 @@ func (in runInput) Check() (problems []tools.Problem) {
 
 // What runs a workflow is called.
 const (
-	runName  = "workflow_run"
+	RunName  = "workflow_run"
 	runAlias = "WorkflowRun"
 )
 
@@ -229,10 +229,10 @@ const (
 )
 
 // IsRun reports whether a tool is the one that runs workflows.
-func IsRun(tool string) bool { return tool == runName || tool == runAlias }
+func IsRun(tool string) bool { return tool == RunName || tool == runAlias }
 
 func run(w Workflows) tools.Tool {
-	s := spec(runName, "Run a workflow", "Run a workflow, or look after a run.", runDoc,
+	s := spec(RunName, "Run a workflow", "Run a workflow, or look after a run.", runDoc,
 		example("Start", `{"name":"greet","parameters":{"who":"Ada"}}`), example("After a failure", `{"run":"run-1f0c","operation":"resume"}`))
 	s.Aliases = []string{runAlias}
 	s.Waits, s.DefaultTimeout = true, time.Hour
@@ -279,14 +279,14 @@ func run(w Workflows) tools.Tool {
 		if in.Name == "" {
 			return w.CheckRun(env, in.Run)
 		}
-		return w.Check(env, in.Name, json.RawMessage(cmp.Or(string(in.Parameters), "{}")))
+		return w.Check(env, in.Name, in.Parameters.JSON())
 	})
 }
 
 // start begins a run. One that its call waits for ends with the call, unless it is the server
 // that ends.
 func start(ctx context.Context, w Workflows, env tools.Env, in runInput, out tools.Sink) (tools.Result, error) {
-	r, err := w.Start(ctx, env, in.Name, in.Parameters, in.Digest)
+	r, err := w.Start(ctx, env, in.Name, in.Parameters.JSON(), in.Digest)
 	if err != nil {
 		return tools.Result{}, err
 	}
