@@ -5,7 +5,12 @@
 // result can be read by its owner until it expires, its session ends, or newer
 // ones need the room. What one owner has, another cannot tell from nothing.
 //
-// Locks: that of a [Writer], which keeps what is written in order, comes before that of the [Store].
+// Locks: Writer.mu, which keeps what is written in order, and Store.bringing, which is held while a
+// copy is fetched from the state, come before Store.mu, and that before the mutex of what replicas
+// share. Only Store.bringing is held while the state is asked.
+//
+// Goroutines: where replicas share artifacts, each copy that is stored or removed behind its caller
+// has one; Close waits for them.
 package artifact
 
 import (

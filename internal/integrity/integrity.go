@@ -26,7 +26,10 @@
 // was trusted of it only if it was there before the first command: whatever else
 // comes to lie where git finds it, the command has put there.
 //
-// Locks: that of [Keepers] comes first. Of a tree, sweeping comes before serving, and both before mu.
+// Locks: that of [Keepers] comes first. Of a keeper, sweeping comes before serving, and both before mu.
+//
+// Goroutines: sweeps run on a timer of their keeper, which the end of its last session stops. What was found
+// is told to each session on one of its own, which ends by itself, and so is a lasting command ended.
 package integrity
 
 import (

@@ -6,7 +6,10 @@
 // does no I/O and has no goroutine, unless servers share the limits; see [Shared].
 //
 // Locks: that of a [Limiter] guards every count, that of a [Shared] whether the entries can be
-// reached. Neither is held while the entries are asked.
+// reached. Neither is held while the entries are asked, and none while the other is taken.
+//
+// Goroutines: where servers share the limits, tokens that will soon be missing are fetched on one for each
+// bucket, which ends within askTime.
 package limit
 
 import (

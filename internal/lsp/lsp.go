@@ -11,9 +11,11 @@
 // Positions are lines and columns in characters, both from one, whatever a server counts in.
 //
 // Locks: that of a [Set] is held to find a session. A slot is held while its server starts or
-// ends, before the lock of its place is taken, and that before the slot's own mu. Of a server,
-// questions holds off what changes texts for a question, and mu guards what it was told; it
-// is held while the tracker is asked for changes, whose lock is taken last.
+// ends, before the lock of its place is taken, and that before the slot's own mu. Of a server, in this
+// order: questions holds off what changes texts for a question, commanding is held while a command of the
+// server runs, and mu guards what the server was told; mu
+// is held while the tracker is asked for changes. The locks of the tracker, of the client, of the wire and of
+// what the server wrote on stderr are taken last. questions and commanding are held while the server is asked.
 //
 // Goroutines: a server has one that waits for its end, one that writes to it, one that waits for
 // the end of its connection, and those of the connection; all end with its process, which the

@@ -16,11 +16,13 @@
 // What it began and did not end, because it is gone, another one takes over under the same
 // call id.
 //
-// Locks: that of [Schedules] guards the heap of times. It is not held while something is
-// waited for.
+// Locks: Schedules.opening is held while the engine opens what is stored, and comes before
+// Schedules.mu, which guards the heap of times and the firings, and comes before those of the mirrors. mu
+// is not held while something is waited for.
 //
-// Goroutines: one waits for the next time. Each firing has one, and where several replicas
-// share a state one keeps this one known as there.
+// Goroutines: one waits for the next time. Each firing has one, and where schedules outlive the server
+// one takes over what other replicas left, and keeps this replica known as alive. Mirrors have their own. Close
+// ends all, and waits.
 package schedule
 
 import (

@@ -3,6 +3,10 @@
 
 // Package server makes a server of a configuration and runs it: it opens what the
 // parts need, puts them together, serves until a signal comes, and closes them.
+//
+// Goroutines: Serve has one each for gRPC, HTTP, the admin port, the watch of the policy file, of tokens and of
+// certificates, and for giving memory back; all end when it returns. What is stored is opened on one
+// that ends with the opening, and has one that measures it until it is closed.
 package server
 
 import (

@@ -4,6 +4,10 @@
 // Package source joins tools from elsewhere with those that are built in. A source is
 // whatever offers them: an MCP server, an API, a folder of programs. A [Keeper] keeps
 // each connected, and its tools in the registry; one that is down holds up nobody.
+//
+// Locks: that of a [Keeper] comes before those of the registry and of a source.
+//
+// Goroutines: each source has one that keeps it connected. Close ends them, and waits.
 package source
 
 import (
