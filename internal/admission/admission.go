@@ -26,8 +26,6 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
@@ -55,7 +53,6 @@ type Config struct {
 	ActivePolicy *ActivePolicy
 	Approvals    *approval.Store
 	Executor     *executor.Executor
-	Logger       *zap.Logger
 
 	// Offer, if set, returns what the sandbox can give to commands and keep from them.
 	Offer func() *tools.Offer

@@ -376,13 +376,6 @@ func (h *Handler) forget(s *httpSession) {
 	}
 }
 
-// Sessions returns how many sessions there are.
-func (h *Handler) Sessions() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.sessions)
-}
-
 // primeTime is how long the first event of a stream waits for the next. It only names the
 // stream, for clients that come back: a call that is answered at once is then one write.
 const primeTime = 20 * time.Millisecond

@@ -198,7 +198,7 @@ func (c *change) config(s *shot) {
 		return
 	}
 	data := without(c.now.Data, planted, surplus(c.was.Keys, c.now.Keys))
-	if !c.keepsRest(data, planted, allowed) {
+	if !c.keepsRest(data, allowed) {
 		c.undo()
 		return
 	}
@@ -213,7 +213,7 @@ func (c *change) config(s *shot) {
 
 // keepsRest reports whether a file that was edited has all that it had, but for
 // what was planted.
-func (c *change) keepsRest(data []byte, planted, allowed []entry) bool {
+func (c *change) keepsRest(data []byte, allowed []entry) bool {
 	entries, err := parseConfig(data)
 	if err != nil {
 		return false

@@ -103,7 +103,6 @@ func New(runners *command.Runners, engines *search.Pool, config Config) *Set {
 type place struct {
 	set    *Set
 	runner *command.Runner
-	env    tools.Env // of the call that came first: its session and workspace
 	files  *tracker
 
 	mu    sync.Mutex
@@ -131,7 +130,7 @@ func (s *Set) placeOf(env tools.Env) (*place, error) {
 	defer s.mu.Unlock()
 	at := s.sessions[env.Session]
 	if at == nil {
-		at = &place{set: s, runner: runner, env: env, files: newTracker(env.Workspace, &s.watches)}
+		at = &place{set: s, runner: runner, files: newTracker(env.Workspace, &s.watches)}
 		if !runner.BeforeClose(func() { s.end(env.Session, at) }) {
 			return nil, command.ErrSessionEnds
 		}
@@ -162,24 +161,6 @@ func (s *Set) Halt(of tools.Session, user string) int {
 		return 0
 	}
 	return at.stop(user, errHalted)
-}
-
-// Running returns how many language servers a session has.
-func (s *Set) Running(of tools.Session) (n int) {
-	s.mu.Lock()
-	at := s.sessions[of]
-	s.mu.Unlock()
-	if at == nil {
-		return 0
-	}
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	for _, slot := range at.slots {
-		if slot.current() != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // stop ends the servers of a session, or those of a user, and returns how many there were.

@@ -164,14 +164,12 @@ func (s *Schedules) Begin() {
 }
 
 // enter runs f apart, unless all ends.
-func (s *Schedules) enter(f func()) bool {
+func (s *Schedules) enter(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
-		return false
+	if !s.closing {
+		s.atWork.Go(f)
 	}
-	s.atWork.Go(f)
-	return true
 }
 
 func sleep(ctx context.Context, d time.Duration) {

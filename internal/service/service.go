@@ -340,7 +340,7 @@ func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.Replace(
 func (s *Server) admissionConfig() admission.Config {
 	config := admission.Config{
 		Registry: s.config.Registry, Sessions: s.config.Sessions, ActivePolicy: s.rules, Approvals: s.approvals,
-		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Monitored: s.config.Monitored, Limited: s.meters.overLimit,
+		Executor: s.executor, Offer: s.config.Offer, Monitored: s.config.Monitored, Limited: s.meters.overLimit,
 		Rate: s.rates.Take, Room: s.room, Hooks: s.config.Hooks,
 	}
 	if s.artifacts != nil {

@@ -123,17 +123,12 @@ type Space struct {
 
 	// Volatile keeps it in memory: a restart of the engine forgets it.
 	Volatile bool
-
-	// Relaxed has an engine in this process write the records of a log behind their
-	// acknowledgement: the end of the process may take the last of them.
-	Relaxed bool
 }
 
 // A Usage tells how full a space is.
 type Usage struct {
 	Name     string
 	Log      bool
-	Entries  uint64
 	Bytes    uint64
 	MaxBytes uint64
 }

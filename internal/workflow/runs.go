@@ -130,14 +130,12 @@ func (w *Workflows) Begin() {
 }
 
 // enter runs f apart, unless all ends.
-func (w *Workflows) enter(f func()) bool {
+func (w *Workflows) enter(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closing {
-		return false
+	if !w.closing {
+		w.atWork.Go(f)
 	}
-	w.atWork.Go(f)
-	return true
 }
 
 func (w *Workflows) sleep(ctx context.Context, d time.Duration) {
