@@ -577,7 +577,7 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 	case sandbox.Killed:
 		exit.Reason = tools.Cancelled
 		if cause := x.cause.Load(); cause != nil {
-			why, tooMuch := errors.AsType[*full](*cause)
+			why, tooMuch := errors.AsType[*overLimit](*cause)
 			switch {
 			case tooMuch:
 				exit.Reason, exit.Message = tools.DiskLimit, "The command was ended: "+why.text

@@ -109,7 +109,7 @@ type Runner struct {
 	keeper    *integrity.Keeper
 	files     *workspace.Workspace // the workspace, for the runner itself
 	undone    atomic.Int64         // files that were kept
-	made      made
+	made      fileCount
 	private   string
 	home      string
 	caches    string // outlives the session, where the server keeps one

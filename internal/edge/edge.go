@@ -8,7 +8,7 @@
 //
 // Locks: that of a [Handler] guards its list of sessions, and is taken before that of
 // what is kept of their streams; that of a session guards what is known of it, call.telling the
-// progress of a call. None of these is held while a message is sent or received. patientWriter.mu and
+// progress of a call. None of these is held while a message is sent or received. deadlineWriter.mu and
 // lines.writing are held while one is written, to keep messages whole; no other is taken meanwhile.
 //
 // Goroutines: the SDK has some for each session, which end with it. A session has one

@@ -21,7 +21,7 @@
 //  5. Batch.mu: the order of the events of a batch
 //
 // The locks of records (Records.mu, histories.mu, recordPlaces.mu, fairRate.mu) and textBudget.mu are
-// taken last, and one at a time. joint.turn, which has several who ask for the same scan wait for one, comes
+// taken last, and one at a time. sharedScan.turn, which has several who ask for the same scan wait for one, comes
 // before them. It and Batch.following, with which a call that waits may be cancelled, are the only locks that
 // are held while the engine is asked.
 //

@@ -217,14 +217,14 @@ func (r *Records) scanUntilNow() error {
 	}
 }
 
-// joint is work that is done once for all who asked for it before it began.
-type joint struct {
+// sharedScan is a scan that is done once for all who asked for it before it began.
+type sharedScan struct {
 	turn  sync.Mutex
 	begun atomic.Uint64 // how often
 	err   error         // of the last time
 }
 
-func (j *joint) do(work func() error) error {
+func (j *sharedScan) do(work func() error) error {
 	asked := j.begun.Load()
 	j.turn.Lock()
 	defer j.turn.Unlock()

@@ -203,7 +203,7 @@ func (k *keeper) begin(m *Mark) {
 
 // follow adopts the repositories that the indexes of others lead git into, and those
 // that their indexes do.
-func (k *keeper) follow(s *shot, adopt func(candidate)) {
+func (k *keeper) follow(s *snapshot, adopt func(candidate)) {
 	for len(s.links) > 0 {
 		links := s.links
 		s.links = nil
@@ -230,7 +230,7 @@ func (k *keeper) unseenNow(w *walker) (found []string) {
 }
 
 // farNow returns the repositories that an index names and nobody can look at, each once.
-func (k *keeper) farNow(s *shot) (found []string) {
+func (k *keeper) farNow(s *snapshot) (found []string) {
 	for _, at := range s.far {
 		if len(k.far) < maxFound && !k.far[at] {
 			k.far[at] = true
@@ -277,7 +277,7 @@ func (k *Keeper) protect(p tools.Protection) {
 			return
 		}
 		k.own[c.path] = true
-		s := k.newShot(true)
+		s := k.newSnapshot(true)
 		s.tree(ref{k.tree, c.path}, ownKind, "", maxNested)
 		for r, it := range s.now {
 			if _, known := k.base[r]; !known {
@@ -300,7 +300,7 @@ func (k *keeper) adopt(c candidate, trust bool) {
 		if !k.own[c.path] {
 			k.own[c.path] = true
 			if !trust {
-				s := k.newShot(false)
+				s := k.newSnapshot(false)
 				s.tree(ref{k.tree, c.path}, ownKind, "", maxNested)
 				k.trustQuiet(s)
 			}
@@ -317,7 +317,7 @@ func (k *keeper) adopt(c candidate, trust bool) {
 		p.dir = c.path
 	}
 	k.places[c.path] = p
-	s := k.newShot(trust)
+	s := k.newSnapshot(trust)
 	s.place(p)
 	if !trust && !k.inherit(p) {
 		k.trustQuiet(s)
@@ -343,7 +343,7 @@ func (k *keeper) adopt(c candidate, trust bool) {
 }
 
 // trustQuiet trusts what was written while nothing ran.
-func (k *keeper) trustQuiet(s *shot) {
+func (k *keeper) trustQuiet(s *snapshot) {
 	for r, it := range s.now {
 		if _, known := k.base[r]; known || !k.quiet(it.stat.CTime) {
 			continue
@@ -361,7 +361,7 @@ func (k *keeper) trustQuiet(s *shot) {
 // trustPersons trusts what was changed in the repositories that are known since
 // nothing runs.
 func (k *keeper) trustPersons() {
-	s := k.shoot(false)
+	s := k.takeSnapshot(false)
 	k.trustQuiet(s)
 	for r, was := range maps.Clone(k.base) {
 		it, there := s.now[r]
@@ -464,7 +464,7 @@ func (k *keeper) discoverQuiet() {
 func (k *keeper) adoptQuiet(c candidate) {
 	k.adopt(c, false)
 	if p := k.places[c.path]; p != nil {
-		s := k.newShot(false)
+		s := k.newSnapshot(false)
 		s.place(p)
 		k.tell(k.judge(s))
 	}

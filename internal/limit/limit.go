@@ -205,7 +205,7 @@ type attempt struct {
 func (l *Limiter) take(v *attempt, rules []*counter, guard LoopLimit, call *Key, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var turn turn
+	var turn judgedCall
 	guarded := guard != LoopLimit{}
 	if guarded {
 		if turn, v.loop = l.loops.judge(guard, call, now); v.loop != nil {

@@ -114,7 +114,7 @@ func (a *Asker) compare(ctx context.Context, texts map[string]string, wide bool)
 	if err != nil {
 		return nil, err
 	}
-	at, err := a.set.placeOf(a.env)
+	at, err := a.set.serversOf(a.env)
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ type Schedules struct {
 	slots chan struct{} // firings that are begun or ended at once
 
 	opening sync.Mutex
-	kept    *kept
+	kept    *buckets
 
 	mu      sync.Mutex
 	heap    timeHeap
@@ -116,8 +116,8 @@ type Schedules struct {
 	closing bool
 }
 
-// kept is what is stored.
-type kept struct {
+// buckets is what is stored.
+type buckets struct {
 	kv       state.KV
 	alive    state.KV // replicas, which say so also where there is no room for schedules
 	records  *state.Mirror[*record]
@@ -195,7 +195,7 @@ func (s *Schedules) Close() error {
 func (s *Schedules) Lasting() bool { return s.options.Lasting }
 
 // open opens what is stored, and begins to see to it.
-func (s *Schedules) open(ctx context.Context) (*kept, error) {
+func (s *Schedules) open(ctx context.Context) (*buckets, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.kept != nil {
@@ -205,7 +205,7 @@ func (s *Schedules) open(ctx context.Context) (*kept, error) {
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	k := new(kept)
+	k := new(buckets)
 	if k.kv, err = engine.KV(ctx, state.Space{Name: "schedules", MaxBytes: 256 << 20}); err != nil {
 		return nil, unavailable(err)
 	}
@@ -280,7 +280,7 @@ func (s *Schedules) CheckName(env tools.Env, name string) error {
 }
 
 // toKeep returns a schedule that can be kept, but for what the policy says.
-func (s *Schedules) toKeep(ctx context.Context, env tools.Env, n schedule.New) (*kept, *record, error) {
+func (s *Schedules) toKeep(ctx context.Context, env tools.Env, n schedule.New) (*buckets, *record, error) {
 	r, err := s.made(env, n)
 	if err != nil {
 		return nil, nil, err
@@ -395,7 +395,7 @@ func (s *Schedules) preview(ctx context.Context, env tools.Env, r *record) (note
 }
 
 // none is the failure of a schedule that is not there, for this principal.
-func (s *Schedules) none(k *kept, env tools.Env, name string) error {
+func (s *Schedules) none(k *buckets, env tools.Env, name string) error {
 	var names []string
 	for _, key := range k.records.Keys(schedules + state.Key(ownerOf(env)) + "/") {
 		parts := state.Parts(key)
@@ -500,7 +500,7 @@ func (s *Schedules) Fire(ctx context.Context, env tools.Env, name string) (queue
 
 // change changes a record by compare-and-set, until change has nothing to change or nobody was
 // faster. It reports whether the record is there.
-func (s *Schedules) change(ctx context.Context, k *kept, key string, change func(*record) bool) (there bool, err error) {
+func (s *Schedules) change(ctx context.Context, k *buckets, key string, change func(*record) bool) (there bool, err error) {
 	known, revision, there := k.records.Get(key)
 	for there {
 		r := known.clone()

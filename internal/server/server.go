@@ -60,7 +60,7 @@ func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tr
 // newWith is New with other callers, and with what outlives the server; nil where nothing does:
 // the workspace of the configuration is that of owner.
 func newWith(access *config.Access, owner string, c *config.Config, openStored func() (*stored, error), logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
-	lasting := &lasting{stored: openStored}
+	lasting := &lastingEngine{stored: openStored}
 	if openStored == nil {
 		openStored = nothingStored
 	}

@@ -21,7 +21,7 @@
 // raw system calls on memory set aside, and that is why it looks like it does.
 //
 // The seccomp filter is that of the thread that makes guards: everything inherits
-// it. What it leaves to the helper is in deputy_linux.go, signals_linux.go and
+// it. What it leaves to the helper is in notify_linux.go, signals_linux.go and
 // sockets_linux.go.
 //
 // Goroutines: each listener for system calls has one, and each system call that is answered has one; they end
