@@ -376,8 +376,8 @@ func (k *keeper) trustPersons() {
 	}
 }
 
-// moved reports whether something may have moved a file since it was written, with
-// a directory that it is in: that changes both the directory and the one around it.
+// moved reports whether a file may have been moved since it was written, together with a directory
+// around it. Moving a directory changes the directory and its parent.
 func (k *keeper) moved(r ref, written int64) bool {
 	changed := func(dir string) bool {
 		stat, err := r.tree.root.Lstat(dir)
@@ -395,8 +395,8 @@ func (k *keeper) moved(r ref, written int64) bool {
 	return false
 }
 
-// inherit has a repository that was moved keep what was trusted of it, if it was
-// there from the first.
+// inherit keeps the trusted items of a repository that was moved, if the repository was
+// there before the first command.
 func (k *keeper) inherit(p *place) bool {
 	if p.id == (identity{}) {
 		return false

@@ -249,9 +249,9 @@ func (k *Keeper) Examine() {
 	}
 }
 
-// tell has the calls that run know what was found, or else everything that runs:
-// nobody knows which of it did it. Of what has done so before and is part of no
-// call, the youngest is to end.
+// tell reports what was found to the calls that run or, where none does, to every command that runs:
+// nobody knows which command did it. If commands outside of calls were reported to before, the youngest
+// of them is ended.
 func (k *keeper) tell(found []string) {
 	if len(found) == 0 {
 		return

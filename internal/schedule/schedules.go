@@ -76,8 +76,8 @@ type Options struct {
 	// more.
 	Known func(errand.Who) (errand.Who, error)
 
-	// Digest, if set, names the workflow of somebody that a call runs as it is now, with all that it
-	// runs; empty where it runs none.
+	// Digest, if set, returns the digest of the workflow that a call runs, as it is now, with all workflows
+	// below it; empty where the call runs none.
 	Digest func(ctx context.Context, who errand.Who, tool string, input json.RawMessage) (string, error)
 
 	// Run, if set, names the run of a workflow that a call begins; empty where it begins none.

@@ -325,7 +325,7 @@ const AnswerSize = 256
 // What the server says to a guard is one byte each: a signal for the process
 // group of the command; Tell, which asks for a report of what is running;
 // Terminate, which asks everything that is running to end; or HangUp, which tells
-// it that its terminal is gone. The end of what the server says has it killed.
+// everything that the terminal is gone. When the server closes the connection, the guard kills everything.
 const (
 	Tell      = 255
 	Terminate = 254
