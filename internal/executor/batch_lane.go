@@ -15,11 +15,11 @@ type batchLane struct {
 	queue     []*Execution
 }
 
-// laneStage is where a call stands in the lane of its batch.
-type laneStage int
+// laneState is where a call stands in the lane of its batch.
+type laneState int
 
 const (
-	unplaced   laneStage = iota // it has no place: there is no lane, or the call has left
+	unplaced   laneState = iota // it has no place: there is no lane, or the call has left
 	placed                      // it came, and may not run yet
 	turnsReady                  // it waits for its turn
 	turned                      // it had its turn

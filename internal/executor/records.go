@@ -198,7 +198,7 @@ func runOf(number uint64) uint64 { return number >> runShift }
 
 // claim makes a call id that of x, before x begins: at most one execution ever has it.
 // It returns the record of the execution that has it already, if there is one.
-func (r *Records) claim(x *Execution, at stage) (*record, error) {
+func (r *Records) claim(x *Execution, at recordStage) (*record, error) {
 	if err := r.prove(); err != nil {
 		return nil, err
 	}
