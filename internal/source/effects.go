@@ -104,7 +104,7 @@ func (s *Says) Effects(env tools.Env, name string, input json.RawMessage) (effec
 }
 
 // otherThanText reports whether an argument is there and is neither a text nor a list of
-// texts. Nobody knows what such an argument names.
+// them, so that it cannot be told what it names.
 func otherThanText(value any, key string) bool {
 	first, rest, _ := strings.Cut(key, ".")
 	switch v := value.(type) {
@@ -141,8 +141,8 @@ func textsAt(value any, key string) (texts []string) {
 	return texts
 }
 
-// pathsOf returns the paths that a text may stand for. A file:// address stands for a file of this machine,
-// whatever its host: for the path with its escapes decoded, and for the path as written.
+// pathsOf returns the paths that a text may stand for: a file:// address is that of a file
+// here, whatever host it names, with what it escapes or as it is written.
 func pathsOf(text string) []string {
 	const scheme = "file:"
 	if len(text) < len(scheme) || !strings.EqualFold(text[:len(scheme)], scheme) {
