@@ -10,8 +10,10 @@
 // An order is data. [Admission.Resume] admits an order that was stored, or that another
 // server admitted.
 //
-// Locks: the mutex of [ActivePolicy] is the only one here. Whoever holds it may take that of
-// the limiter, and no other. There are no goroutines.
+// Locks: the mutex of [ActivePolicy] is the only one here. ActivePolicy.Take holds it for reading
+// while the limiter counts, and so, where replicas share the limits, while the limiter asks the
+// state for tokens, which the limiter bounds: a new policy waits for that. The limiter takes its own
+// lock and that of the replica; both packages take none of admission. There are no goroutines.
 package admission
 
 import (
@@ -23,8 +25,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
@@ -53,7 +53,6 @@ type Config struct {
 	ActivePolicy *ActivePolicy
 	Approvals    *approval.Store
 	Executor     *executor.Executor
-	Logger       *zap.Logger
 
 	// Offer, if set, returns what the sandbox can give to commands and keep from them.
 	Offer func() *tools.Offer

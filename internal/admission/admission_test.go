@@ -61,7 +61,7 @@ func newServer(t *testing.T, sessions *session.Store, rules string) *admission.A
 		run.Close()
 	})
 	watch.admission = admission.New(admission.Config{
-		Registry: registry, Sessions: sessions, ActivePolicy: inForce, Approvals: approvals, Executor: run, Logger: zap.NewNop(),
+		Registry: registry, Sessions: sessions, ActivePolicy: inForce, Approvals: approvals, Executor: run,
 	})
 	return watch.admission
 }

@@ -167,7 +167,7 @@ func TestOrdersAreSent(t *testing.T) {
 
 	// A question keeps its id, and the answer to it lets the call run.
 	first := begin(t, here, request("write_file", `{"path":"a","content":"1"}`))
-	order, question := sent(t, first.Order), sent(t, *here.Approvals.List(carol, approval.Filter{})[0])
+	order, question := sent(t, first.Order), sent(t, *here.Approvals.List(carol, "")[0])
 	first.Cancel("sent elsewhere", "agent")
 	if order.Question.ID != question.ID || question.Session != s.Ref() || question.OnBehalfOf != "alice" || question.ExecutionID != first.ID {
 		t.Errorf("question %+v of order %+v", question, order)

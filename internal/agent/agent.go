@@ -98,9 +98,6 @@ type Task struct {
 
 	// Said takes what was said in the loop so far.
 	Said func([]model.Message)
-
-	// Depth is how many agents asked each other, this one included.
-	Depth int
 }
 
 // Conn is a connection to the chain. Close it after use.

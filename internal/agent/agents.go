@@ -291,7 +291,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	work := &Task{
 		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, Summarize: task.Context.Strategy == agent.Digest, Said: l.remember, ResultSchema: task.ResultSchema,
-		Conn: l.conn, Steering: l.steering, News: l.news, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: string(auth.NewOwner(env.Tenant, env.Principal)), OnBehalfOf: env.OnBehalfOf,
+		Conn: l.conn, Steering: l.steering, News: l.news, Accept: l.accept, Description: task.Description, Principal: string(auth.NewOwner(env.Tenant, env.Principal)), OnBehalfOf: env.OnBehalfOf,
 		Broken: func(reason any) {
 			a.options.Logger.Error("agent panicked", zap.String("agent", l.id), zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
 		},

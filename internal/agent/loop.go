@@ -177,12 +177,12 @@ func (l *loop) Send(message string) error {
 		return &tools.Failure{Code: "agent_busy", Message: fmt.Sprintf("The agent %s has %d messages that it has not heard yet: wait until its next turn.", l.id, maxHeard), Retryable: true}
 	}
 	l.messages = append(l.messages, message)
-	l.stir()
+	l.wake()
 	return nil
 }
 
-// stir says that steering has something.
-func (l *loop) stir() {
+// wake says that steering has something.
+func (l *loop) wake() {
 	select {
 	case l.news <- struct{}{}:
 	default:
@@ -239,7 +239,7 @@ func (l *loop) summarize(s agent.Summary) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.summary = &s
-	l.stir()
+	l.wake()
 	return nil
 }
 

@@ -46,8 +46,8 @@ type Runtimes struct {
 
 // ownRuntimes are those of one owner.
 type ownRuntimes struct {
-	runtimes []*runtime // in the order they came
-	waiting  []*job     // in the order they came
+	runtimes []*runtime    // in the order they came
+	waiting  []*assignment // in the order they came
 }
 
 // A runtime is a stream that serves agents. Its fields below jobs are guarded by the lock of
@@ -58,7 +58,7 @@ type runtime struct {
 	out    chan outgoing
 	stir   chan struct{} // has room for one: there are ends
 	gone   chan struct{} // closed when it serves no more
-	jobs   map[string]*job
+	jobs   map[string]*assignment
 	last   uint64              // which task it was given last
 	ends   []*pb.ServeResponse // of tasks, that it is not told yet
 	lost   *lostError          // why it is gone
@@ -67,11 +67,11 @@ type runtime struct {
 // outgoing is a message for a runtime, about a job.
 type outgoing struct {
 	*pb.ServeResponse
-	job *job // nil where it is about none
+	job *assignment // nil where it is about none
 }
 
-// A job is a task for a runtime. Its fields below over are guarded by the lock of [Runtimes].
-type job struct {
+// An assignment is a task for a runtime. Its fields below over are guarded by the lock of [Runtimes].
+type assignment struct {
 	id, agent string // agent is in lower case
 	given     chan *runtime
 	requests  chan *pb.ServeRequest
@@ -151,7 +151,7 @@ func (r *Runtimes) Counts() (runtimes, running, waiting int) {
 // offer has a runtime serve what it offers.
 func (r *Runtimes) offer(owner auth.Owner, offer *pb.AgentOffer) (*runtime, error) {
 	one := &runtime{
-		agents: make(map[string]*Definition), room: int(max(offer.GetMaxTasks(), 1)), jobs: make(map[string]*job),
+		agents: make(map[string]*Definition), room: int(max(offer.GetMaxTasks(), 1)), jobs: make(map[string]*assignment),
 		out: make(chan outgoing, 16), stir: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	switch n := len(offer.GetAgents()); {
@@ -239,7 +239,7 @@ func (r *Runtimes) withdraw(owner auth.Owner, one *runtime, why error) {
 
 // assign waits for a runtime that has room for a job. It is free to take others after
 // [Runtimes.leave].
-func (r *Runtimes) assign(ctx context.Context, owner auth.Owner, j *job) (*runtime, error) {
+func (r *Runtimes) assign(ctx context.Context, owner auth.Owner, j *assignment) (*runtime, error) {
 	r.mu.Lock()
 	own := r.owners[owner]
 	if own == nil || !own.serve(j.agent) {
@@ -270,7 +270,7 @@ func (r *Runtimes) assign(ctx context.Context, owner auth.Owner, j *job) (*runti
 			r.dispatch(own)
 		}
 	default:
-		own.waiting = slices.DeleteFunc(own.waiting, func(o *job) bool { return o == j })
+		own.waiting = slices.DeleteFunc(own.waiting, func(o *assignment) bool { return o == j })
 	}
 	return nil, context.Cause(ctx)
 }
@@ -287,7 +287,7 @@ func (own *ownRuntimes) serve(name string) bool {
 // dispatch gives jobs that wait to runtimes with room, each to the one that was given
 // nothing for longest. The caller holds the lock.
 func (r *Runtimes) dispatch(own *ownRuntimes) {
-	own.waiting = slices.DeleteFunc(own.waiting, func(j *job) bool {
+	own.waiting = slices.DeleteFunc(own.waiting, func(j *assignment) bool {
 		if !own.serve(j.agent) {
 			j.given <- nil
 			return true
@@ -310,7 +310,7 @@ func (r *Runtimes) dispatch(own *ownRuntimes) {
 
 // leave says that nobody waits for a job any more. A runtime that works on it is told, and has to
 // answer before it is given another in its place.
-func (r *Runtimes) leave(owner auth.Owner, one *runtime, j *job, reason string) {
+func (r *Runtimes) leave(owner auth.Owner, one *runtime, j *assignment, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(j.over)
@@ -346,7 +346,7 @@ func (one *runtime) end(m *pb.ServeResponse) {
 }
 
 // free takes a job from its runtime. The caller holds the lock.
-func (r *Runtimes) free(owner auth.Owner, one *runtime, j *job) {
+func (r *Runtimes) free(owner auth.Owner, one *runtime, j *assignment) {
 	delete(one.jobs, j.id)
 	if own := r.owners[owner]; own != nil {
 		r.dispatch(own)

@@ -32,7 +32,7 @@ type servedRunner struct {
 type serving struct {
 	*Task
 	runtime *runtime
-	job     *job
+	job     *assignment
 	tell    func(*Update)
 	report  Report
 }
@@ -43,7 +43,7 @@ func (s *servedRunner) Run(ctx context.Context, task *Task, tell func(*Update)) 
 	if err != nil {
 		return Report{}, err
 	}
-	j := &job{
+	j := &assignment{
 		id: task.ID, agent: strings.ToLower(task.Agent.Name), given: make(chan *runtime, 1),
 		requests: make(chan *pb.ServeRequest), over: make(chan struct{}),
 	}

@@ -144,8 +144,8 @@ func (r *Runtimes) receive(owner auth.Owner, one *runtime, stream ServeStream) e
 	}
 }
 
-// check returns which task a message is about, and what is wrong with what it says of it. An error
-// is about the stream.
+// check returns the id of the task that a message is about, and what is wrong with the message. The error
+// is not nil where the whole stream has to end.
 func check(m *pb.ServeRequest) (id, wrong string, err error) {
 	long := func(what, text string, most int) {
 		if len(text) > most && wrong == "" {

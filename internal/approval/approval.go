@@ -9,14 +9,15 @@
 // are about, and hold neither. The [Asker] that a store was given finds the execution.
 //
 // Locks: the mutex of the store comes first; whoever holds it may take those of the
-// session store, of a session, or of the grants, one at a time, and no other. Grants
+// session store, of a session (Session.changing first), or of the grants, and no other. Grants
 // are read with the last alone. The store calls its asker without a lock.
 //
 // Grants that are stored are stored before they count, with the mutex of the store held:
 // those who ask and answer wait for it, and nobody who only reads grants.
 //
-// Goroutines: there are none. Each pending question has a timer for its expiry, which
-// the store stops when the question ends.
+// Goroutines: a session whose revoked grants could not be stored has one, which tries again until
+// they are stored or the store is closed; Close waits for it. Each pending question has a timer for
+// its expiry, which the store stops when the question ends.
 package approval
 
 import (

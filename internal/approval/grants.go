@@ -120,12 +120,12 @@ func (s *Store) forgetWith(of session.Ref) bool {
 }
 
 // ListGrants returns the grants that the viewer may see, oldest first.
-func (s *Store) ListGrants(viewer Viewer, filter Filter) []Grant {
+func (s *Store) ListGrants(viewer Viewer, sessionID string) []Grant {
 	s.grants.mu.RLock()
 	defer s.grants.mu.RUnlock()
 	var list []Grant
 	for of, grants := range s.grants.bySession {
-		if !viewer.sees(of.Owner) || !filter.matches(of) {
+		if !viewer.sees(of.Owner) || sessionID != "" && sessionID != of.ID {
 			continue
 		}
 		for _, g := range grants {

@@ -288,20 +288,11 @@ func (s *Store) sorted(match func(*Question) bool) []*pending {
 	return list
 }
 
-// Filter chooses by owner and session; what is empty is not compared.
-type Filter struct {
-	Owner     auth.Owner
-	SessionID string
-}
-
-func (f Filter) matches(of session.Ref) bool {
-	return (f.Owner == "" || f.Owner == of.Owner) && (f.SessionID == "" || f.SessionID == of.ID)
-}
-
-// List returns the pending questions that the viewer may see, oldest first.
-func (s *Store) List(viewer Viewer, filter Filter) []*Question {
+// List returns the pending questions that the viewer may see, oldest first: of one session and those
+// below it or, where the id is empty, of all.
+func (s *Store) List(viewer Viewer, sessionID string) []*Question {
 	return questions(s.waiting(func(q *Question) bool {
-		return viewer.sees(q.owners()...) && (filter.Owner == "" || filter.Owner == q.Session.Owner) && (filter.SessionID == "" || q.IsWithin(filter.SessionID))
+		return viewer.sees(q.owners()...) && (sessionID == "" || q.IsWithin(sessionID))
 	}))
 }
 

@@ -5,7 +5,12 @@
 // result can be read by its owner until it expires, its session ends, or newer
 // ones need the room. What one owner has, another cannot tell from nothing.
 //
-// Locks: that of a [Writer], which keeps what is written in order, comes before that of the [Store].
+// Locks: Writer.mu, which keeps what is written in order, and Store.bringing, which is held while a
+// copy is fetched from the state, come before Store.mu, and that before the mutex of what replicas
+// share. Only Store.bringing is held while the state is asked.
+//
+// Goroutines: where replicas share artifacts, each copy that is stored or removed behind its caller
+// has one; Close waits for them.
 package artifact
 
 import (
@@ -86,17 +91,17 @@ type Store struct {
 	mu      sync.Mutex
 	moved   map[SessionID]bool // sessions that came from other servers; whether their artifacts are still to be listed
 	place   *lease.Dir         // nil before it is needed
-	byID    map[string]*kept
-	oldest  []*kept             // in the order they were made
+	byID    map[string]*storedArtifact
+	oldest  []*storedArtifact   // in the order they were made
 	bytesOf map[SessionID]int64 // bytes of each
 	total   int64
 	closed  bool
 	expiry  *time.Timer // nil while nothing expires
 }
 
-// kept is an artifact. It is guarded by the store's mutex but for what never
+// storedArtifact is an artifact. It is guarded by the store's mutex but for what never
 // changes.
-type kept struct {
+type storedArtifact struct {
 	session SessionID
 	path    string
 	info    Info
@@ -110,7 +115,7 @@ func Open(config Config) (*Store, error) {
 	if err := lease.Sweep(config.Dir, leased); err != nil {
 		return nil, err
 	}
-	return &Store{config: config.WithDefaults(), byID: make(map[string]*kept), bytesOf: make(map[SessionID]int64), moved: make(map[SessionID]bool)}, nil
+	return &Store{config: config.WithDefaults(), byID: make(map[string]*storedArtifact), bytesOf: make(map[SessionID]int64), moved: make(map[SessionID]bool)}, nil
 }
 
 // OpenLasting returns a store whose artifacts outlive it: what is complete, and not past
@@ -144,7 +149,7 @@ func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kept{session: of, file: file, path: path, info: Info{ID: id, Name: name, MediaType: mediaType}}
+	k := &storedArtifact{session: of, file: file, path: path, info: Info{ID: id, Name: name, MediaType: mediaType}}
 	s.byID[id] = k
 	s.oldest = append(s.oldest, k)
 	return &Writer{store: s, kept: k}, nil
@@ -153,7 +158,7 @@ func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 // makeRoom makes room for one more artifact. The store is locked.
 func (s *Store) makeRoom() error {
 	for len(s.byID) >= s.config.MaxCount {
-		if s.evict(func(*kept) bool { return true }) == nil {
+		if s.evict(func(*storedArtifact) bool { return true }) == nil {
 			return fmt.Errorf("there are %d artifacts, the most there may be, and all are being written", len(s.byID))
 		}
 	}
@@ -332,13 +337,13 @@ func (s *Store) Close() {
 
 // reserve makes room for n more bytes of an artifact, and returns how many of
 // them there is room for, and why not for all.
-func (s *Store) reserve(k *kept, n int64) (int64, string) {
+func (s *Store) reserve(k *storedArtifact, n int64) (int64, string) {
 	why := ""
 	if room := int64(s.config.MaxBytes) - int64(k.info.Size); n > room {
 		n, why = max(room, 0), fmt.Sprintf("only the first %d bytes of an artifact are kept", int64(s.config.MaxBytes))
 	}
 	for s.bytesOf[k.session]+n > int64(s.config.MaxSessionBytes) {
-		gone := s.evict(func(other *kept) bool { return other.session == k.session })
+		gone := s.evict(func(other *storedArtifact) bool { return other.session == k.session })
 		if gone == nil {
 			n, why = max(int64(s.config.MaxSessionBytes)-s.bytesOf[k.session], 0), fmt.Sprintf("the artifacts of a session have room for %d bytes", int64(s.config.MaxSessionBytes))
 			break
@@ -346,7 +351,7 @@ func (s *Store) reserve(k *kept, n int64) (int64, string) {
 		s.shared.evicted(gone) // what makes room for others can still be read from its copy
 	}
 	for s.total+n > int64(s.config.MaxTotalBytes) {
-		if s.evict(func(*kept) bool { return true }) == nil {
+		if s.evict(func(*storedArtifact) bool { return true }) == nil {
 			n, why = max(int64(s.config.MaxTotalBytes)-s.total, 0), fmt.Sprintf("the artifacts of this server have room for %d bytes", int64(s.config.MaxTotalBytes))
 			break
 		}
@@ -356,7 +361,7 @@ func (s *Store) reserve(k *kept, n int64) (int64, string) {
 }
 
 // charge counts n more bytes of an artifact.
-func (s *Store) charge(k *kept, n int64) {
+func (s *Store) charge(k *storedArtifact, n int64) {
 	s.total += n
 	if s.bytesOf[k.session] += n; s.bytesOf[k.session] == 0 {
 		delete(s.bytesOf, k.session)
@@ -365,7 +370,7 @@ func (s *Store) charge(k *kept, n int64) {
 
 // evict removes the oldest artifact that matches and is not being written, and returns it; nil
 // where there is none.
-func (s *Store) evict(match func(*kept) bool) *kept {
+func (s *Store) evict(match func(*storedArtifact) bool) *storedArtifact {
 	for _, k := range s.oldest {
 		if k.file == nil && match(k) {
 			s.remove(k)
@@ -376,7 +381,7 @@ func (s *Store) evict(match func(*kept) bool) *kept {
 }
 
 // remove forgets an artifact. Who has its file open can use it to the end.
-func (s *Store) remove(k *kept) {
+func (s *Store) remove(k *storedArtifact) {
 	delete(s.byID, k.info.ID)
 	i := slices.Index(s.oldest, k)
 	s.oldest = slices.Delete(s.oldest, i, i+1)

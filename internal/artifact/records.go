@@ -40,7 +40,7 @@ const recordVersion = 1
 var errNewer = errors.New("it was stored by a later version of this server")
 
 // record has an artifact be there after a restart, or at other servers.
-func (s *Store) record(k *kept) {
+func (s *Store) record(k *storedArtifact) {
 	s.mu.Lock()
 	if !s.closed {
 		s.shared.offer(k, k.info.Size)
@@ -93,13 +93,13 @@ func (s *Store) load() error {
 			os.Remove(filepath.Join(s.lasts, entry.Name()))
 		}
 	}
-	slices.SortFunc(s.oldest, func(a, b *kept) int { return a.info.Expires.Compare(b.info.Expires) })
+	slices.SortFunc(s.oldest, func(a, b *storedArtifact) int { return a.info.Expires.Compare(b.info.Expires) })
 	s.watch()
 	return nil
 }
 
 // read reads the record of an artifact that is as the record has it.
-func (s *Store) read(id string) (*kept, error) {
+func (s *Store) read(id string) (*storedArtifact, error) {
 	path := filepath.Join(s.lasts, id)
 	text, err := os.ReadFile(path + recordSuffix)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Store) read(id string) (*kept, error) {
 	case !IsID(id) || uint64(info.Size()) < r.Size || !r.Expires.After(time.Now()):
 		return nil, ErrNotFound
 	}
-	return &kept{session: SessionID{r.Owner, r.Session}, path: path, info: Info{
+	return &storedArtifact{session: SessionID{r.Owner, r.Session}, path: path, info: Info{
 		ID: id, Name: r.Name, MediaType: r.MediaType, Size: r.Size, Written: r.Written,
 		Complete: r.Incomplete == "", Incomplete: r.Incomplete, Expires: r.Expires,
 	}}, nil

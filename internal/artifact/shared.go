@@ -51,7 +51,7 @@ type shared struct {
 	config  SharedConfig
 	copies  *state.Mirror[int64] // bytes, by the key among those of a session
 	bytes   atomic.Int64         // of all copies
-	offered chan *kept
+	offered chan *storedArtifact
 	failed  atomic.Uint64
 	failing bool            // the last could not be stored; for storeOffered
 	ctx     context.Context //nolint:containedctx // ends with the store
@@ -77,7 +77,7 @@ func OpenShared(config Config, with SharedConfig) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared := &shared{entries: with.Entries, config: with, offered: make(chan *kept, maxOffered)}
+	shared := &shared{entries: with.Entries, config: with, offered: make(chan *storedArtifact, maxOffered)}
 	shared.ctx, shared.cancel = context.WithCancel(context.Background())
 	shared.copies = state.NewMirror(shared.ctx, with.Entries, "of/", readSize, func(_ string, size int64, there bool) {
 		if !there {
@@ -110,7 +110,7 @@ func dataKey(id string) string { return state.Key("data", id) }
 func indexOf(of SessionID) string { return state.Key("of", of.Owner, of.Session) + "/" }
 
 // offer has an artifact that is complete stored soon, unless it is too large.
-func (s *shared) offer(k *kept, size uint64) {
+func (s *shared) offer(k *storedArtifact, size uint64) {
 	if s == nil || size > maxShared {
 		return
 	}
@@ -288,7 +288,7 @@ func (s *shared) copiesOf(of SessionID) (keys []string, err error) {
 }
 
 // evicted removes the copy of an artifact that had to make room, behind the caller.
-func (s *shared) evicted(k *kept) {
+func (s *shared) evicted(k *storedArtifact) {
 	if s != nil && k.info.Size <= maxShared {
 		s.behind(func() { s.remove(indexOf(k.session) + k.info.ID) })
 	}
@@ -396,7 +396,7 @@ func (s *Store) bring(of SessionID, id string) error {
 	if err != nil {
 		return err
 	}
-	k := &kept{session: of, path: filepath.Join(dir, id)}
+	k := &storedArtifact{session: of, path: filepath.Join(dir, id)}
 	if n, _ := s.reserve(k, int64(len(data))); n < int64(len(data)) {
 		s.charge(k, -n)
 		return ErrNotFound

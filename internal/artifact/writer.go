@@ -15,7 +15,7 @@ import (
 // safe for concurrent use.
 type Writer struct {
 	store *Store
-	kept  *kept
+	kept  *storedArtifact
 	mu    sync.Mutex // held over each Write: what is written stays in order
 }
 

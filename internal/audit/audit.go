@@ -23,6 +23,9 @@
 // goes on from another file. What a chain cannot show by itself is that its end
 // was removed, or that all of it was written anew: for that, the hash of some
 // record has to be known from elsewhere.
+//
+// Goroutines: a [Log] has one, which alone numbers, hashes and writes, until Close. Log.mu is the only lock; it
+// guards the queue, and is not held while the disk is waited for.
 package audit
 
 import (

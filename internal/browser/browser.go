@@ -7,7 +7,13 @@
 // the browser has, and each request of a page is judged there.
 //
 // Locks: that of a [Set] is held to find a session, and no other is taken meanwhile. A
-// browser is used by whoever holds its slot; its own lock guards what events change.
+// browser is used by whoever holds its slot; its own lock guards what events change, and is taken
+// before that of the connection.
+//
+// Goroutines: a browser has one that sends and one that waits for its end or, of a browser elsewhere, one
+// that receives; they end with its connection. A request of a page in a browser elsewhere has one while
+// its host is judged. An operation on a page has one that watches whether the page still can do it, and
+// waits for that one.
 package browser
 
 import (

@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"time"
 
 	chrome "github.com/chromedp/cdproto/browser"
@@ -18,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/target"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -62,7 +61,7 @@ func (s *Set) start(ctx context.Context, env tools.Env, runner *command.Runner, 
 	}
 	b := newBrowser(s)
 	b.begin(env, reaches) // pages are judged from the first request on
-	var said tail
+	var said output.Tail
 	messages := framed{take: b.conn.receive}
 	judge := b.judge()
 	running, err := runner.Start(ctx, command.Command{
@@ -71,7 +70,7 @@ func (s *Set) start(ctx context.Context, env tools.Env, runner *command.Runner, 
 		Limits: sandbox.Limits{Memory: uint64(s.config.Memory), FileSize: 2 * uint64(s.config.Download)},
 	}, func(stream tools.Stream, data []byte) {
 		if stream != tools.Stdout {
-			said.write(data)
+			said.Add(data)
 		} else if err := messages.write(data); err != nil {
 			b.conn.close() // what follows cannot be understood either
 		}
@@ -161,25 +160,4 @@ func (b *Browser) isGone() bool {
 	default:
 		return false
 	}
-}
-
-// tail keeps the end of what a browser says of itself.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const maxTail = 2000
-
-func (t *tail) write(data []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, data...)
-	t.text = t.text[max(0, len(t.text)-maxTail):]
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(strings.ToValidUTF8(string(t.text), "?"))
 }

@@ -101,7 +101,7 @@ type Tab struct {
 }
 
 // A Dialog is one that a page shows, and waits for.
-type Dialog struct{ Type, Text, Default string }
+type Dialog struct{ Type, Text string }
 
 // A Message is one that a page wrote to its console, or an error that nobody caught.
 type Message struct{ Level, Text, Where string }
@@ -249,7 +249,7 @@ var tabEvents = map[string]func(*Tab, jsontext.Value){
 			t.b.conn.post(t.session, page.CommandHandleJavaScriptDialog, page.HandleJavaScriptDialog(true))
 			return
 		}
-		t.dialog = &Dialog{string(ev.Type), clip(ev.Message), clip(ev.DefaultPrompt)}
+		t.dialog = &Dialog{string(ev.Type), clip(ev.Message)}
 	}),
 	"Page.javascriptDialogClosed": on(func(t *Tab, _ *page.EventJavascriptDialogClosed) { t.dialog = nil }),
 	"Inspector.targetCrashed": on(func(t *Tab, _ *inspector.EventTargetCrashed) {

@@ -17,7 +17,7 @@ import (
 func newAgents(in Inside) *cobra.Command {
 	var (
 		to     Target
-		of     whose
+		of     ownerFlags
 		asJSON bool
 	)
 	cmd := &cobra.Command{

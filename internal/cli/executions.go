@@ -30,7 +30,7 @@ func newExecutions(in Inside) *cobra.Command {
 	var (
 		to                   Target
 		session, state, tool string
-		of                   whose
+		of                   ownerFlags
 		asJSON               bool
 		limit                int
 	)
@@ -58,7 +58,7 @@ func newExecutions(in Inside) *cobra.Command {
 			if asJSON {
 				return writeLines(out, list)
 			}
-			if err := executionTable(out, list, time.Now(), of != whose{}); err != nil {
+			if err := executionTable(out, list, time.Now(), of != ownerFlags{}); err != nil {
 				return err
 			}
 			if more {

@@ -36,7 +36,7 @@ replay" plays them back, and "toolserver serve --replay" answers calls from them
 func newRecordExport(in Inside) *cobra.Command {
 	var (
 		to            Target
-		of            whose
+		of            ownerFlags
 		session, file string
 	)
 	cmd := &cobra.Command{
@@ -54,7 +54,7 @@ no longer kept is told on standard error.`,
 			switch {
 			case (session == "") == (len(args) == 0):
 				return errors.New("say what to record: some EXECUTION, or all that a session has with --session; 'toolserver executions' lists them")
-			case session == "" && of != whose{}:
+			case session == "" && of != ownerFlags{}:
 				return errors.New("--principal and --tenant are for --session: an EXECUTION is known by its id")
 			case file == "" && out.terminal:
 				return errors.New("a recording is not for a terminal: name a file with --output")
@@ -83,7 +83,7 @@ no longer kept is told on standard error.`,
 type recorder struct {
 	client  *Client
 	session string // all of which is wanted; empty: single executions
-	of      whose
+	of      ownerFlags
 	stderr  *Stream
 }
 
@@ -159,7 +159,7 @@ func (r *recorder) room(ctx context.Context, w *recording.Writer, id string) err
 		if err := w.Write(recording.Item{Session: got.GetSession()}); err != nil {
 			return err
 		}
-		if got.GetSession().GetPersona() == "" && r.of == (whose{}) {
+		if got.GetSession().GetPersona() == "" && r.of == (ownerFlags{}) {
 			tools.SessionId = id // with a persona it shows other tools than those that run
 		}
 	case status.Code(err) != codes.NotFound && status.Code(err) != codes.PermissionDenied:

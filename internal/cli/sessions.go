@@ -214,7 +214,7 @@ func newSessionsList(in Inside) *cobra.Command {
 	var (
 		to            Target
 		ended, asJSON bool
-		of            whose
+		of            ownerFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -243,16 +243,16 @@ for one is kept. 'toolserver sessions create --restore' works on in that.`,
 		if ended {
 			return endedTable(out, list)
 		}
-		return sessionTable(out, list, time.Now(), of != whose{})
+		return sessionTable(out, list, time.Now(), of != ownerFlags{})
 	})
 	return cmd
 }
 
-// whose says whose things a command is about. The zero value is the caller.
-type whose struct{ principal, tenant string }
+// ownerFlags says whose things a command is about. The zero value is the caller.
+type ownerFlags struct{ principal, tenant string }
 
 // addFlags adds the flags for those who look at what others have.
-func (w *whose) addFlags(cmd *cobra.Command, usage string) {
+func (w *ownerFlags) addFlags(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringVar(&w.principal, "principal", "", usage+" (for operators and viewers)")
 	cmd.Flags().StringVar(&w.tenant, "tenant", "", "the tenant of that principal, or * for every tenant in lists (for operators and viewers of all tenants)")
 }
@@ -267,13 +267,13 @@ func ownerText(tenant, principal string) string {
 
 // allSessions returns the sessions of the caller.
 func (c *Client) allSessions(ctx context.Context) ([]*pb.Session, error) {
-	list, _, err := c.sessionsAnd(ctx, whose{}, false)
+	list, _, err := c.sessionsAnd(ctx, ownerFlags{}, false)
 	return list, err
 }
 
 // sessionsAnd returns the sessions of a principal, or of the caller, and, where they are
 // wanted, those that ended.
-func (c *Client) sessionsAnd(ctx context.Context, of whose, wanted bool) (list, ended []*pb.Session, err error) {
+func (c *Client) sessionsAnd(ctx context.Context, of ownerFlags, wanted bool) (list, ended []*pb.Session, err error) {
 	request := &pb.ListSessionsRequest{PageSize: 1000, IncludeEnded: wanted, Principal: of.principal, Tenant: of.tenant}
 	for {
 		page, err := c.ListSessions(ctx, request)
@@ -385,7 +385,7 @@ func newSessionsMode(in Inside) *cobra.Command {
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"mode"}},
 		})
 		if err != nil {
-			return c.unknownSession(ctx, err, whose{}, args[0])
+			return c.unknownSession(ctx, err, ownerFlags{}, args[0])
 		}
 		s := response.GetSession()
 		_, err = fmt.Fprintln(NewStream(os.Stdout), Visible(s.GetSessionId()), modeText(s.GetMode()))
@@ -398,7 +398,7 @@ func newSessionsClose(in Inside) *cobra.Command {
 	var (
 		to     Target
 		reason string
-		of     whose
+		of     ownerFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "close SESSION...",
@@ -439,7 +439,7 @@ func newSessionsEvents(in Inside) *cobra.Command {
 	var (
 		to     Target
 		asJSON bool
-		of     whose
+		of     ownerFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "events [SESSION]",

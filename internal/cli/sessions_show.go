@@ -23,7 +23,7 @@ func newSessionsShow(in Inside) *cobra.Command {
 	var (
 		to     Target
 		asJSON bool
-		of     whose
+		of     ownerFlags
 	)
 	cmd := &cobra.Command{
 		Use:               "show [SESSION]",
@@ -49,14 +49,14 @@ func newSessionsShow(in Inside) *cobra.Command {
 }
 
 // session returns a session; for one there is not, the nearest names.
-func (c *Client) session(ctx context.Context, of whose, id string) (*pb.Session, error) {
+func (c *Client) session(ctx context.Context, of ownerFlags, id string) (*pb.Session, error) {
 	response, err := c.GetSession(ctx, &pb.GetSessionRequest{SessionId: id, Principal: of.principal, Tenant: of.tenant})
 	return response.GetSession(), c.unknownSession(ctx, err, of, id)
 }
 
 // unknownSession adds to an error about a session that there is not what may have
 // been meant.
-func (c *Client) unknownSession(ctx context.Context, err error, of whose, id string) error {
+func (c *Client) unknownSession(ctx context.Context, err error, of ownerFlags, id string) error {
 	if status.Code(err) != codes.NotFound {
 		return err
 	}

@@ -160,7 +160,7 @@ func (v *terminalView) begin(id string) error {
 	queue := make(chan []byte, 4096)
 	go v.read(queue)
 	go v.write(queue)
-	go v.heed()
+	go v.followSize()
 	return nil
 }
 
@@ -216,9 +216,9 @@ func (v *terminalView) write(queue <-chan []byte) {
 	}
 }
 
-// heed passes the size of the terminal on as it changes, and leaves when it is
+// followSize passes the size of the terminal on as it changes, and leaves when it is
 // gone.
-func (v *terminalView) heed() {
+func (v *terminalView) followSize() {
 	defer restoring(v)
 	for {
 		select {

@@ -5,8 +5,13 @@
 // what environment and limits, what becomes of their output, and how they ended.
 // How a process is confined and killed is the secret of package sandbox.
 //
-// Locks: of a [Runner], mu comes before jailing and that before spacing; that of [Runners] comes
-// after mu. Of the disk, walking comes before mu. Running.taking is held while output is given away.
+// Locks: of a [Runner], mu comes before jailing and that before spacing. Of the disk, walking comes
+// before mu. Runners.mu comes after all of these. Running.taking comes before all: it is held while output
+// is given to a Taker, which may take locks of its caller.
+//
+// Goroutines: a command has one that waits for its end, and one for each of its outputs; they end with
+// the command. The proxy to hosts has one for each jail that may reach hosts, until the jail's listener is
+// closed. A count of the files of a session has one, which ends by itself.
 package command
 
 import (
@@ -572,7 +577,7 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 	case sandbox.Killed:
 		exit.Reason = tools.Cancelled
 		if cause := x.cause.Load(); cause != nil {
-			why, tooMuch := errors.AsType[*full](*cause)
+			why, tooMuch := errors.AsType[*overLimit](*cause)
 			switch {
 			case tooMuch:
 				exit.Reason, exit.Message = tools.DiskLimit, "The command was ended: "+why.text

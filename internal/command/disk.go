@@ -57,8 +57,8 @@ const (
 	reserveShare = 10
 )
 
-// made is what a session has made. All but why is guarded by the disk.
-type made struct {
+// fileCount is how many files and directories a session has made. All but why is guarded by the disk.
+type fileCount struct {
 	since  time.Time         // what is older was there before
 	places []string          // directories that are its own
 	on     map[uint64]string // a path on each device that it may write to
@@ -70,16 +70,16 @@ type made struct {
 	took      time.Duration
 	taken     int64 // files that the file systems lost since
 
-	why atomic.Pointer[full] // nothing is started
+	why atomic.Pointer[overLimit] // nothing is started
 }
 
-// full is why commands of a session are ended, and none is started.
-type full struct {
+// overLimit is why commands of a session are ended, and none is started.
+type overLimit struct {
 	device uint64 // that has too little left; 0: the session has too many files
 	text   string
 }
 
-func (f *full) Error() string { return f.text }
+func (f *overLimit) Error() string { return f.text }
 
 func (d *disk) limited() bool {
 	return d.limits.SessionFiles > 0 || d.limits.ReservedFiles > 0 || d.limits.ReservedSpace > 0
@@ -89,7 +89,7 @@ func (d *disk) limited() bool {
 const clockStep = 20 * time.Millisecond
 
 // enters notes where a session can make files.
-func (d *disk) enters(m *made, own, others []string) {
+func (d *disk) enters(m *fileCount, own, others []string) {
 	if !d.limited() {
 		return
 	}
@@ -248,7 +248,7 @@ func (d *disk) count(runner *Runner) {
 	m.counting, m.countedAt, m.took = false, time.Now(), time.Since(begun)
 	limit := int64(d.limits.SessionFiles)
 	if limit > 0 && c.files() > limit {
-		d.stop(runner, &full{text: fmt.Sprintf("the commands of this session have made more than the %d files and directories they may, in the workspace, $HOME and $TMPDIR together. "+
+		d.stop(runner, &overLimit{text: fmt.Sprintf("the commands of this session have made more than the %d files and directories they may, in the workspace, $HOME and $TMPDIR together. "+
 			"Delete those that are not needed, with delete_file or with a command that does nothing but rm, or find with -delete, which still run. Then go on with fewer files, or ask the operator for more (sandbox.limits.session_files).", limit)})
 	} else if why := m.why.Load(); why != nil && why.device == 0 {
 		m.why.CompareAndSwap(why, nil)
@@ -257,7 +257,7 @@ func (d *disk) count(runner *Runner) {
 
 // stop ends the commands of a session, but those that delete, and has none
 // started. The disk is locked.
-func (d *disk) stop(runner *Runner, why *full) {
+func (d *disk) stop(runner *Runner, why *overLimit) {
 	runner.made.why.Store(why)
 	for x := range d.running {
 		if x.runner == runner && !x.command.Deletes {
@@ -365,7 +365,7 @@ func (d *disk) endMost(device uint64, runners map[*Runner]struct{}, has func(*co
 		return
 	}
 	d.ending = ending{most, time.Now()}
-	d.stop(most, &full{device: device, text: fmt.Sprintf("the file system of %s %s. "+
+	d.stop(most, &overLimit{device: device, text: fmt.Sprintf("the file system of %s %s. "+
 		"Delete what is not needed, with delete_file or with a command that does nothing but rm, or find with -delete, which still run; or try again when others have.", most.made.on[device], what)})
 }
 

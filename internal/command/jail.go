@@ -364,9 +364,9 @@ func (r *Runner) ownFiles() (files []string) {
 	return files
 }
 
-// between returns the directories between one and paths below it. A command that renames
-// one of them takes what is closed below it out of the name that it is closed by. Where
-// there are no namespaces nothing keeps it from that, and none is run: see viewFor.
+// between returns the directories between dir and paths below it. A command that renames
+// one of them gives the closed paths below it other names, which are not closed. Without
+// namespaces nothing prevents the renaming, and no command is run: see viewFor.
 func between(dir string, paths []string) (dirs []string) {
 	for _, path := range paths {
 		for at := filepath.Dir(path); strings.HasPrefix(at, dir+"/"); at = filepath.Dir(at) {

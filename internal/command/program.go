@@ -42,7 +42,7 @@ func (r *Runner) RunTool(ctx context.Context, env tools.Env, c Command, input js
 	if limit := r.all.MaxOutput(); limit > 0 {
 		c.MaxOutput = min(c.MaxOutput, limit)
 	}
-	said := &said{out: out}
+	said := &programOutput{out: out}
 	x, err := r.Start(ctx, c, said.take)
 	if err != nil {
 		return tools.Result{}, err
@@ -74,8 +74,8 @@ func (r *Runner) RunTool(ctx context.Context, env tools.Env, c Command, input js
 	return result, err
 }
 
-// said is what a program that is a tool says.
-type said struct {
+// programOutput is what a program that is a tool says.
+type programOutput struct {
 	out         tools.Sink
 	stdout      bytes.Buffer
 	stderr      []byte // the end of it, without progress
@@ -83,7 +83,7 @@ type said struct {
 	begun       []byte // a line without its end
 }
 
-func (s *said) take(stream tools.Stream, data []byte) {
+func (s *programOutput) take(stream tools.Stream, data []byte) {
 	if stream != tools.Stderr {
 		s.stdout.Write(data)
 		return
@@ -98,7 +98,7 @@ func (s *said) take(stream tools.Stream, data []byte) {
 
 // line takes a part of a line of standard error. One that could tell of progress is kept
 // until it has ended.
-func (s *said) line(part []byte, ended bool) {
+func (s *programOutput) line(part []byte, ended bool) {
 	s.begun = append(s.begun, part...)
 	begins := bytes.HasPrefix(bytes.TrimLeft(s.begun, " \t"), []byte("{"))
 	if !ended && begins && len(s.begun) < maxLine {
@@ -135,7 +135,7 @@ func progressOf(line []byte) (p tools.Progress, ok bool) {
 }
 
 // everything returns both outputs as text, for a program that failed.
-func (s *said) everything() (list []tools.Content) {
+func (s *programOutput) everything() (list []tools.Content) {
 	for _, text := range [][]byte{s.stderr, s.stdout.Bytes()} {
 		if clean := output.Clean(text); strings.TrimSpace(clean) != "" {
 			list = append(list, tools.Text(clean))
@@ -145,7 +145,7 @@ func (s *said) everything() (list []tools.Content) {
 }
 
 // answer returns what the program answered.
-func (s *said) answer(env tools.Env, typed bool) ([]tools.Content, error) {
+func (s *programOutput) answer(env tools.Env, typed bool) ([]tools.Content, error) {
 	text := bytes.TrimSpace(s.stdout.Bytes())
 	if len(text) == 0 {
 		if list := s.everything(); len(list) > 0 {

@@ -108,8 +108,8 @@ func (r *Runner) rested() {
 	}
 }
 
-// refill makes a shell ready, unless a call runs something, or so much was started
-// that a shell would take from that what it saves.
+// refill makes a shell ready, unless a call runs a command, or so many commands were started lately
+// that starting the shell would slow them down.
 func (r *Runner) refill() {
 	r.all.mu.Lock()
 	idle, rest := r.running == r.lasting, time.Until(r.restUntil)

@@ -109,12 +109,11 @@ type Runner struct {
 	keeper    *integrity.Keeper
 	files     *workspace.Workspace // the workspace, for the runner itself
 	undone    atomic.Int64         // files that were kept
-	made      made
+	made      fileCount
 	private   string
 	home      string
 	caches    string // outlives the session, where the server keeps one
 	prepared  func() error
-	busy      func() (done func()) // keeps the session from being idle
 
 	// Guarded by all.mu.
 	running     int
@@ -183,7 +182,7 @@ func (r *Runner) prepare(session tools.Session) error {
 	if err != nil {
 		return err
 	}
-	r.private, r.home, r.busy = private, session.Home(), session.Busy
+	r.private, r.home = private, session.Home()
 	if r.caches, err = session.Cache(); err != nil {
 		return err
 	}

@@ -6,10 +6,12 @@
 // runs them; what is known here is what becomes of their output, and who uses them.
 //
 // Locks: that of a [Set] is held to find a session, and no other is taken but that of
-// its runner; that of a session goes before that of a process. An interpreter is used by
-// whoever holds its slot.
+// its runner. That of a session is held while a process is started, so that none begins in a session
+// that ends; whoever holds it may take those of package command, and that of a [Process]. The mutexes of a
+// process and of an interpreter are taken last. An interpreter is used by whoever holds its slot.
 //
-// Goroutines: each background process has one that waits for its end.
+// Goroutines: each background process has one that waits for its end. Package command has those of an
+// interpreter.
 package companion
 
 import (

@@ -235,17 +235,17 @@ func (it *interpreter) take(stream tools.Stream, data []byte) {
 func (it *interpreter) settle(ctx context.Context, l Language) {
 	for try := 0; it.unsettled && try < 5; try++ {
 		it.unsettled = false // unless this is interrupted too
-		nothing := it.set.newEvaluation(tools.Env{}, l, nowhere{})
+		nothing := it.set.newEvaluation(tools.Env{}, l, discard{})
 		if _, err := it.evaluate(ctx, nothing, ""); err != nil {
 			it.unsettled = true
 		}
 	}
 }
 
-// nowhere is a sink for what nobody is to see.
-type nowhere struct{ tools.Sink }
+// discard is a sink for what nobody is to see.
+type discard struct{ tools.Sink }
 
-func (nowhere) Emit(tools.Report) {}
+func (discard) Emit(tools.Report) {}
 
 // evaluate has the interpreter run code.
 func (it *interpreter) evaluate(ctx context.Context, e *evaluation, code string) (tools.Result, error) {

@@ -72,9 +72,9 @@ func (c *Config) OwnTrees() []string {
 	return trees
 }
 
-// OwnFiles returns the files in which it does, and those with secrets that it was given,
+// OwnFiles returns the files that the server writes, and the files with secrets that the server was given,
 // as [workspace.Config.Closed] has them. The policy and the configuration are not among
-// them: they have no secret in them but by the name of a file.
+// them: they name files with secrets, and have no secrets.
 func (c *Config) OwnFiles() []string {
 	list := []string{c.TLS.Key, c.Authentication.TokenFile, c.StopFile, c.State.Credentials, c.State.TLS.Key}
 	if c.Authentication.Kubernetes.TokenReview {

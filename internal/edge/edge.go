@@ -7,12 +7,14 @@
 // other, and who may do what is said there.
 //
 // Locks: that of a [Handler] guards its list of sessions, and is taken before that of
-// what is kept of their streams; that of a session guards what is known of it. None is
-// held while a message is sent or received.
+// what is kept of their streams; that of a session guards what is known of it, call.telling the
+// progress of a call. None of these is held while a message is sent or received. deadlineWriter.mu and
+// lines.writing are held while one is written, to keep messages whole; no other is taken meanwhile.
 //
 // Goroutines: the SDK has some for each session, which end with it. A session has one
-// that waits for its end, and one that watches its tools. A call has one for each
-// question that its client is asked, which ends with the question.
+// that waits for its end, one that closes it, and one that watches its tools. A call has one for each
+// question that its client is asked, which ends with the question. Stdio has one that reads lines,
+// which ends with the input.
 package edge
 
 import (

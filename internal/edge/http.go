@@ -175,7 +175,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		who.stream = streamOf(last)
 		h.streams.heard(s.id, who.stream)
 	}
-	writer := &patientWriter{ResponseWriter: w, controller: http.NewResponseController(w), hurried: r.Method != http.MethodPost}
+	writer := &deadlineWriter{ResponseWriter: w, controller: http.NewResponseController(w), hurried: r.Method != http.MethodPost}
 	h.serve.ServeHTTP(writer, r.WithContext(h.contextOf(r, who, s)))
 	writer.end()
 	h.streams.left(s.id, who.stream, r.Context().Err() != nil)
@@ -376,19 +376,12 @@ func (h *Handler) forget(s *httpSession) {
 	}
 }
 
-// Sessions returns how many sessions there are.
-func (h *Handler) Sessions() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.sessions)
-}
-
 // primeTime is how long the first event of a stream waits for the next. It only names the
 // stream, for clients that come back: a call that is answered at once is then one write.
 const primeTime = 20 * time.Millisecond
 
-// patientWriter gives each write a time in which the client has to take it.
-type patientWriter struct {
+// deadlineWriter gives each write a time in which the client has to take it.
+type deadlineWriter struct {
 	http.ResponseWriter
 	controller *http.ResponseController
 
@@ -398,7 +391,7 @@ type patientWriter struct {
 	ended   bool
 }
 
-func (w *patientWriter) Write(p []byte) (int, error) {
+func (w *deadlineWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.controller.SetWriteDeadline(time.Now().Add(writeTime))
@@ -406,10 +399,10 @@ func (w *patientWriter) Write(p []byte) (int, error) {
 }
 
 // Unwrap is for flushing.
-func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Flush sends what was written; the first time, a moment later.
-func (w *patientWriter) Flush() {
+func (w *deadlineWriter) Flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -423,7 +416,7 @@ func (w *patientWriter) Flush() {
 }
 
 // end says that the request has ended, with which everything is sent.
-func (w *patientWriter) end() {
+func (w *deadlineWriter) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true

@@ -7,6 +7,9 @@
 //
 // Locks: those of a [Proxy], of its clients and of a [Web] are taken alone, and not held while
 // somebody is waited for.
+//
+// Goroutines: net/http has those of a proxy. A tunnel has one for what the client sends, which ends with
+// the tunnel.
 package egress
 
 import (

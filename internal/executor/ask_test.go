@@ -61,7 +61,7 @@ func (f *approving) asking(call callFunc) *executor.Job {
 // question returns the one question that waits.
 func (f *approving) question() *approval.Question {
 	f.t.Helper()
-	list := f.approvals.List(bob, approval.Filter{})
+	list := f.approvals.List(bob, "")
 	if len(list) != 1 {
 		f.t.Fatalf("%d questions wait, want one", len(list))
 	}
@@ -249,7 +249,7 @@ func TestStopWhileWaiting(t *testing.T) {
 	}{
 		{"cancel", "enough", func(_ *approving, x *executor.Execution) { x.Cancel("enough", "alice") }, 0},
 		{"session closed", "closed", func(f *approving, x *executor.Execution) {
-			if n, err := f.CancelSession(context.Background(), f.session.Ref(), "closed", "alice"); n != 1 || err != nil {
+			if n, err := f.CancelWhere(context.Background(), func(x *executor.Execution) bool { return x.Order.Session == f.session.Ref() }, "closed", "alice"); n != 1 || err != nil {
 				f.t.Errorf("%d cancelled: %v", n, err)
 			}
 		}, 0},
@@ -421,7 +421,7 @@ func TestManyWaitForAnswers(t *testing.T) {
 	if stats := f.Stats(); stats.Waiting != n || stats.Running != 0 {
 		t.Errorf("%+v", stats)
 	}
-	for _, q := range f.approvals.List(bob, approval.Filter{}) {
+	for _, q := range f.approvals.List(bob, "") {
 		if _, err := f.approvals.Resolve(bob, q.ID, approval.Answer{Kind: approval.AllowOnce}); err != nil {
 			t.Fatal(err)
 		}

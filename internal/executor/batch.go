@@ -347,7 +347,7 @@ func (b *Batch) leave(call *batchCall) {
 // pause notes that there are no calls to wait for, if that is so: either more may come,
 // or this was the last. The batch is locked.
 func (b *Batch) pause() {
-	b.stir()
+	b.wakeWaiting()
 	switch {
 	case b.open > 0 || b.ended:
 		return
@@ -471,8 +471,8 @@ func (b *Batch) shed() {
 	b.dropped += half
 }
 
-// stir wakes who waits for room.
-func (b *Batch) stir() {
+// wakeWaiting wakes who waits for room.
+func (b *Batch) wakeWaiting() {
 	select {
 	case b.moved <- struct{}{}:
 	default:

@@ -15,14 +15,14 @@ type batchLane struct {
 	queue     []*Execution
 }
 
-// turning is where a call stands in the lane of its batch.
-type turning int
+// laneState is where a call stands in the lane of its batch.
+type laneState int
 
 const (
-	unplaced   turning = iota // it has no place: there is no lane, or the call has left
-	placed                    // it came, and may not run yet
-	turnsReady                // it waits for its turn
-	turned                    // it had its turn
+	unplaced   laneState = iota // it has no place: there is no lane, or the call has left
+	placed                      // it came, and may not run yet
+	turnsReady                  // it waits for its turn
+	turned                      // it had its turn
 )
 
 // laneOf returns the lane of a strategy; nil for one that needs none.

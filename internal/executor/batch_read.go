@@ -107,7 +107,7 @@ func (r *BatchReader) Close() {
 	defer b.following.Unlock()
 	b.mu.Lock()
 	b.readers = slices.DeleteFunc(b.readers, func(other *BatchReader) bool { return other == r })
-	b.stir()
+	b.wakeWaiting()
 	b.mu.Unlock()
 	for position := range r.places {
 		r.unfollow(position)
@@ -166,7 +166,7 @@ func (r *BatchReader) take() (event BatchEvent, ok, ended bool) {
 	position := b.order[at]
 	r.number++
 	r.taken[position]++
-	b.stir()
+	b.wakeWaiting()
 	call, number := &b.calls[position], r.number
 	if position == 0 {
 		fact := b.facts[r.taken[0]-call.dropped-1]

@@ -20,8 +20,10 @@
 //     of a session
 //  5. Batch.mu: the order of the events of a batch
 //
-// Records.mu is taken alone. Nobody holds a lock while the engine is asked, but that of a log
-// while its events are encoded.
+// The locks of records (Records.mu, histories.mu, recordPlaces.mu, fairRate.mu) and textBudget.mu are
+// taken last, and one at a time. sharedScan.turn, which has several who ask for the same scan wait for one, comes
+// before them. It and Batch.following, with which a call that waits may be cancelled, are the only locks that
+// are held while the engine is asked.
 //
 // Batch.following, who follows the executions of a batch, comes before all of them.
 //

@@ -84,7 +84,7 @@ type Execution struct {
 	asked     bool                    // the call waits for an answer to Order.Question
 	queued    bool                    // the call waits for its turn
 	placing   placing                 // guarded by the lanes
-	turning   turning                 // likewise
+	turning   laneState               // likewise
 	waits     bool                    // likewise: the call waits for its turn and is counted
 	said      chan string             // what the client says; nil before it does
 	comment   string                  // of the approver, for the model

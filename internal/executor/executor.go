@@ -431,12 +431,6 @@ func (e *Executor) listBefore(owner auth.Owner, match func(*Execution) bool, pag
 	return page, e.ids.of(last, owner), nil
 }
 
-// CancelSession cancels what runs in a session, waits for it to end, and
-// returns how many executions that were.
-func (e *Executor) CancelSession(ctx context.Context, s session.Ref, reason, by string) (int, error) {
-	return e.CancelWhere(ctx, func(x *Execution) bool { return x.Order.Session == s }, reason, by)
-}
-
 // CancelWhere is CancelSession for all executions that match, wherever they run. match
 // is called once for each that has not ended.
 func (e *Executor) CancelWhere(ctx context.Context, match func(*Execution) bool, reason, by string) (int, error) {

@@ -17,11 +17,11 @@ import (
 // dropped from the old end, and a reader that is behind gets Skipped in its place.
 //
 // One reader sets the pace: the one that has followed longest, which is the
-// caller unless it hung up. A writer that is about to drop what that reader has
-// not taken yet waits until it has taken half of the log, but only while it
-// moves: one that takes nothing for limits.patience is passed over until it
+// caller unless it hung up. A writer that is about to drop events which that reader has
+// not taken yet waits until the reader has taken half of the log, but only while the reader
+// moves: a reader that takes nothing for limits.patience is passed over until it
 // moves again. So a caller that keeps reading gets all output, whoever else
-// watches, and one that stopped holds nobody up.
+// watches, and a caller that stopped reading holds nobody up.
 type eventLog struct {
 	limits *logLimits
 

@@ -31,7 +31,7 @@ type record struct {
 	Version int         `json:"v"`
 	Number  uint64      `json:"n"`
 	Session session.Ref `json:"session"`
-	Stage   stage       `json:"stage"`
+	Stage   recordStage `json:"stage"`
 	Reads   bool        `json:"reads,omitempty"` // the call leaves everything as it is
 
 	// Claimed says of a record in the history that its end counts only if the claim says so,
@@ -65,14 +65,14 @@ type record struct {
 	End    *storedFinished `json:"end,omitempty"`
 }
 
-// stage is where an execution stands by its record.
-type stage string
+// recordStage is where an execution stands by its record.
+type recordStage string
 
 const (
-	stageWaits stage = "waits" // for the answer of a person, and has done nothing yet
-	stageRuns  stage = "runs"  // or is about to
-	stageEnded stage = "ended"
-	stageLost  stage = "lost" // its server ended before it did, and another has said so
+	stageWaits recordStage = "waits" // for the answer of a person, and has done nothing yet
+	stageRuns  recordStage = "runs"  // or is about to
+	stageEnded recordStage = "ended"
+	stageLost  recordStage = "lost" // its server ended before it did, and another has said so
 )
 
 // storedPlace is where the history has a record.
@@ -121,7 +121,7 @@ type storedFinished struct {
 }
 
 // recordOf returns what is stored of an execution now, without events.
-func recordOf(x *Execution, at stage) *record {
+func recordOf(x *Execution, at recordStage) *record {
 	o := &x.Order
 	r := &record{
 		Version: recordVersion, Number: x.number, Session: o.Session, Stage: at, Reads: o.ConcurrencySafe && !o.Waits,

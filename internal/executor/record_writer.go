@@ -13,9 +13,9 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 )
 
-// ends stores the end of an execution that nobody has seen yet, and returns the end that
-// counts. A call that was claimed waits for it; where it cannot be stored now, that is tried
-// again behind it, unless there are replicas: one of them could tell another end.
+// ends stores the end of an execution before anybody sees it, and returns the end that
+// counts. A call that was claimed waits until its end is stored. Where that fails, the goroutine of the records
+// tries again while the call goes on, unless there are replicas: one of them could tell another end.
 func (r *Records) ends(x *Execution, end *Finished, at time.Time) *Finished {
 	if x.claim.Load() == 0 {
 		return end // queued once the end is in the log

@@ -86,9 +86,9 @@ type Records struct {
 	never  map[uint64]bool // executions of this run that never began, and may be claimed all the same
 	ended  endedClaims
 
-	reading  joint                // of the history
+	reading  sharedScan           // of the history
 	next     map[state.Log]uint64 // what of each log is to be read next
-	scanning joint                // of claims
+	scanning sharedScan           // of claims
 	scanned  map[uint64]time.Time // runs that are over, by when their claims were asked for first; zero where all are known
 }
 
@@ -198,7 +198,7 @@ func runOf(number uint64) uint64 { return number >> runShift }
 
 // claim makes a call id that of x, before x begins: at most one execution ever has it.
 // It returns the record of the execution that has it already, if there is one.
-func (r *Records) claim(x *Execution, at stage) (*record, error) {
+func (r *Records) claim(x *Execution, at recordStage) (*record, error) {
 	if err := r.prove(); err != nil {
 		return nil, err
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 )
 
-// Where several servers have their records in one engine, the claim of a call decides how it
-// ended: its server writes that it ended, or another, once that server is over for ever, that
-// it is lost. Both compare and set, so one of them does.
+// Where several servers have their records in one engine, the claim of a call decides how the call
+// ended. The server that runs the call writes the end; once that server is over for ever, another server
+// writes that the call is lost. Both compare and set, so only one of them succeeds.
 
 // settleTime is how long the end of a call waits before it is tried again to be stored.
 const settleTime = 200 * time.Millisecond
@@ -217,14 +217,14 @@ func (r *Records) scanUntilNow() error {
 	}
 }
 
-// joint is work that is done once for all who asked for it before it began.
-type joint struct {
+// sharedScan is a scan that is done once for all who asked for it before it began.
+type sharedScan struct {
 	turn  sync.Mutex
 	begun atomic.Uint64 // how often
 	err   error         // of the last time
 }
 
-func (j *joint) do(work func() error) error {
+func (j *sharedScan) do(work func() error) error {
 	asked := j.begun.Load()
 	j.turn.Lock()
 	defer j.turn.Unlock()

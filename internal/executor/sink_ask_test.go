@@ -123,7 +123,7 @@ func TestTimeStandsStill(t *testing.T) {
 		begin := time.Now()
 		answer := func(wait time.Duration) {
 			time.Sleep(wait)
-			q := f.approvals.List(bob, approval.Filter{})[0]
+			q := f.approvals.List(bob, "")[0]
 			if _, err := f.approvals.Resolve(bob, q.ID, green); err != nil {
 				t.Fatal(err)
 			}

@@ -42,8 +42,8 @@ const (
 	star                     // *
 )
 
-// lex reads the token that text, which is UTF-8, begins with, and returns what follows it. What
-// braces and slashes mean is up to the caller.
+// lex reads the first token of a UTF-8 text, and returns the rest of the text. The caller decides what
+// braces and slashes mean.
 func lex(text string) (t token, rest string, err error) {
 	c, size := utf8.DecodeRuneInString(text)
 	rest = text[size:]

@@ -6,7 +6,8 @@
 // all or nothing. Package workspace writes.
 //
 // Locks: a Store has one, and each segment of it another, which is taken after it. A Batch
-// belongs to one goroutine, which holds a lock of the workspace.
+// belongs to one goroutine, which holds a lock of the workspace. Write hashes on a second one, and
+// waits for it.
 package history
 
 import (

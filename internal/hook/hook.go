@@ -13,7 +13,7 @@
 // Goroutines: [Hooks.Notify] starts one for each notification, at most maxNotices;
 // [Hooks.Close] ends them and waits.
 //
-// Locks: that of [Hooks] and that of the turns are taken alone.
+// Locks: that of [Hooks] comes before that of the turns. Neither is held while a hook runs.
 package hook
 
 import (

@@ -203,7 +203,7 @@ func (k *keeper) begin(m *Mark) {
 
 // follow adopts the repositories that the indexes of others lead git into, and those
 // that their indexes do.
-func (k *keeper) follow(s *shot, adopt func(candidate)) {
+func (k *keeper) follow(s *snapshot, adopt func(candidate)) {
 	for len(s.links) > 0 {
 		links := s.links
 		s.links = nil
@@ -230,7 +230,7 @@ func (k *keeper) unseenNow(w *walker) (found []string) {
 }
 
 // farNow returns the repositories that an index names and nobody can look at, each once.
-func (k *keeper) farNow(s *shot) (found []string) {
+func (k *keeper) farNow(s *snapshot) (found []string) {
 	for _, at := range s.far {
 		if len(k.far) < maxFound && !k.far[at] {
 			k.far[at] = true
@@ -277,7 +277,7 @@ func (k *Keeper) protect(p tools.Protection) {
 			return
 		}
 		k.own[c.path] = true
-		s := k.newShot(true)
+		s := k.newSnapshot(true)
 		s.tree(ref{k.tree, c.path}, ownKind, "", maxNested)
 		for r, it := range s.now {
 			if _, known := k.base[r]; !known {
@@ -300,7 +300,7 @@ func (k *keeper) adopt(c candidate, trust bool) {
 		if !k.own[c.path] {
 			k.own[c.path] = true
 			if !trust {
-				s := k.newShot(false)
+				s := k.newSnapshot(false)
 				s.tree(ref{k.tree, c.path}, ownKind, "", maxNested)
 				k.trustQuiet(s)
 			}
@@ -317,7 +317,7 @@ func (k *keeper) adopt(c candidate, trust bool) {
 		p.dir = c.path
 	}
 	k.places[c.path] = p
-	s := k.newShot(trust)
+	s := k.newSnapshot(trust)
 	s.place(p)
 	if !trust && !k.inherit(p) {
 		k.trustQuiet(s)
@@ -343,7 +343,7 @@ func (k *keeper) adopt(c candidate, trust bool) {
 }
 
 // trustQuiet trusts what was written while nothing ran.
-func (k *keeper) trustQuiet(s *shot) {
+func (k *keeper) trustQuiet(s *snapshot) {
 	for r, it := range s.now {
 		if _, known := k.base[r]; known || !k.quiet(it.stat.CTime) {
 			continue
@@ -361,7 +361,7 @@ func (k *keeper) trustQuiet(s *shot) {
 // trustPersons trusts what was changed in the repositories that are known since
 // nothing runs.
 func (k *keeper) trustPersons() {
-	s := k.shoot(false)
+	s := k.takeSnapshot(false)
 	k.trustQuiet(s)
 	for r, was := range maps.Clone(k.base) {
 		it, there := s.now[r]
@@ -376,8 +376,8 @@ func (k *keeper) trustPersons() {
 	}
 }
 
-// moved reports whether something may have moved a file since it was written, with
-// a directory that it is in: that changes both the directory and the one around it.
+// moved reports whether a file may have been moved since it was written, together with a directory
+// around it. Moving a directory changes the directory and its parent.
 func (k *keeper) moved(r ref, written int64) bool {
 	changed := func(dir string) bool {
 		stat, err := r.tree.root.Lstat(dir)
@@ -395,8 +395,8 @@ func (k *keeper) moved(r ref, written int64) bool {
 	return false
 }
 
-// inherit has a repository that was moved keep what was trusted of it, if it was
-// there from the first.
+// inherit keeps the trusted items of a repository that was moved, if the repository was
+// there before the first command.
 func (k *keeper) inherit(p *place) bool {
 	if p.id == (identity{}) {
 		return false
@@ -464,7 +464,7 @@ func (k *keeper) discoverQuiet() {
 func (k *keeper) adoptQuiet(c candidate) {
 	k.adopt(c, false)
 	if p := k.places[c.path]; p != nil {
-		s := k.newShot(false)
+		s := k.newSnapshot(false)
 		s.place(p)
 		k.tell(k.judge(s))
 	}

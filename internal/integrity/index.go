@@ -456,7 +456,7 @@ func isIgnored(r rune) bool {
 }
 
 // index looks at the index of a directory of git, and at the one it shares.
-func (s *shot) index(dir string) {
+func (s *snapshot) index(dir string) {
 	it, there := s.note(ref{s.k.tree, path.Join(dir, "index")}, indexKind, dir)
 	if !there {
 		return
@@ -470,7 +470,7 @@ func (s *shot) index(dir string) {
 
 // gitlinks finds the repositories that the index of one leads git into, wherever they
 // lie: "git status" runs in them.
-func (s *shot) gitlinks(p *place) {
+func (s *snapshot) gitlinks(p *place) {
 	index := s.now[ref{s.k.tree, path.Join(p.dir, "index")}]
 	names := index.links
 	for _, shared := range index.shared {
@@ -507,7 +507,7 @@ type hashSizes [2]int64
 
 // hashSizes returns how large the hashes of a directory of git are, as its
 // configuration says.
-func (s *shot) hashSizes(dir string) hashSizes {
+func (s *snapshot) hashSizes(dir string) hashSizes {
 	if common := s.common[dir]; common != "" {
 		dir = common
 	}
@@ -531,7 +531,7 @@ func hashSizesOf(entries []entry) (sizes hashSizes) {
 }
 
 // readIndex reads an index. What is kept of it is what is wrong.
-func (s *shot) readIndex(r ref, it *item) {
+func (s *snapshot) readIndex(r ref, it *item) {
 	file, err := r.tree.ws.OpenFile(it.at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

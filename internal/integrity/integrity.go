@@ -26,7 +26,10 @@
 // was trusted of it only if it was there before the first command: whatever else
 // comes to lie where git finds it, the command has put there.
 //
-// Locks: that of [Keepers] comes first. Of a tree, sweeping comes before serving, and both before mu.
+// Locks: that of [Keepers] comes first. Of a keeper, sweeping comes before serving, and both before mu.
+//
+// Goroutines: sweeps run on a timer of their keeper, which the end of its last session stops. What was found
+// is told to each session on one of its own, which ends by itself, and so is a lasting command ended.
 package integrity
 
 import (
@@ -246,9 +249,9 @@ func (k *Keeper) Examine() {
 	}
 }
 
-// tell has the calls that run know what was found, or else everything that runs:
-// nobody knows which of it did it. Of what has done so before and is part of no
-// call, the youngest is to end.
+// tell reports what was found to the calls that run or, where none does, to every command that runs:
+// nobody knows which command did it. If commands outside of calls were reported to before, the youngest
+// of them is ended.
 func (k *keeper) tell(found []string) {
 	if len(found) == 0 {
 		return

@@ -23,7 +23,7 @@ func (k *keeper) rebase() {
 	for _, p := range k.places {
 		p.fresh = false // before it is looked at: from now on its .husky counts as well
 	}
-	s := k.shoot(true)
+	s := k.takeSnapshot(true)
 	for r, it := range s.now {
 		if was, known := k.base[r]; !known || !was.equivalent(it) {
 			k.noted.dirty = true
@@ -71,7 +71,7 @@ func (k *keeper) examine() (found []string) {
 	found = k.keepRoot()
 	for range maxRounds {
 		k.again = false
-		s := k.shoot(false)
+		s := k.takeSnapshot(false)
 		more := append(k.judge(s), k.farNow(s)...)
 		if found = append(found, more...); len(more) == 0 && !k.again {
 			break
@@ -82,7 +82,7 @@ func (k *keeper) examine() (found []string) {
 }
 
 // judge judges what has changed.
-func (k *keeper) judge(s *shot) (found []string) {
+func (k *keeper) judge(s *snapshot) (found []string) {
 	var changed []ref
 	for r, it := range s.now {
 		if was, known := k.base[r]; !known || was.Kind != it.Kind || !was.same(it) {
@@ -134,7 +134,7 @@ func (k *keeper) judge(s *shot) (found []string) {
 // unflood removes directories of hooks that have very many new ones, which is
 // quicker than removing each. It returns them; what is left of one that is still
 // being filled is for the next round.
-func (k *keeper) unflood(s *shot, changed []ref) (flooded map[ref]bool) {
+func (k *keeper) unflood(s *snapshot, changed []ref) (flooded map[ref]bool) {
 	fresh := make(map[ref]int)
 	for _, r := range changed {
 		if _, known := k.base[r]; !known && s.now[r].Kind == hookKind {
@@ -177,7 +177,7 @@ func (c *change) accept() {
 	}
 }
 
-func (c *change) config(s *shot) {
+func (c *change) config(s *snapshot) {
 	switch {
 	case !c.there, c.now.Type != workspace.Regular && c.now.Type != workspace.Link:
 		c.accept() // git reads nothing there
@@ -198,7 +198,7 @@ func (c *change) config(s *shot) {
 		return
 	}
 	data := without(c.now.Data, planted, surplus(c.was.Keys, c.now.Keys))
-	if !c.keepsRest(data, planted, allowed) {
+	if !c.keepsRest(data, allowed) {
 		c.undo()
 		return
 	}
@@ -213,7 +213,7 @@ func (c *change) config(s *shot) {
 
 // keepsRest reports whether a file that was edited has all that it had, but for
 // what was planted.
-func (c *change) keepsRest(data []byte, planted, allowed []entry) bool {
+func (c *change) keepsRest(data []byte, allowed []entry) bool {
 	entries, err := parseConfig(data)
 	if err != nil {
 		return false
@@ -226,7 +226,7 @@ func (c *change) keepsRest(data []byte, planted, allowed []entry) bool {
 	return len(surplus(rest, kept)) == 0 && len(surplus(kept, rest)) == 0 && len(surplus(left, allowed)) == 0
 }
 
-func (c *change) hook(s *shot, kind itemKind) {
+func (c *change) hook(s *snapshot, kind itemKind) {
 	switch {
 	case !c.there && kind == scriptKind: // a branch that has none may have been checked out
 		c.accept()
@@ -425,7 +425,7 @@ func (k *keeper) keepRoot() (found []string) {
 	}
 	there := err == nil
 	if there && stat.Kind == workspace.Regular { // git itself moves it this way
-		it, _ := k.newShot(false).note(ref{k.tree, gitName}, pointerKind, "")
+		it, _ := k.newSnapshot(false).note(ref{k.tree, gitName}, pointerKind, "")
 		dir, _ := k.target(gitName, it)
 		if moved, err := k.tree.root.Lstat(dir); err == nil && identityOf(moved) == k.root {
 			return nil
@@ -449,7 +449,7 @@ func (k *keeper) keepRoot() (found []string) {
 		return []string{fmt.Sprintf("%s was moved to %s, and could not be moved back: %v", gitName, beside, err)}
 	}
 	if p := k.places[gitName]; p != nil { // it may have been found there meanwhile
-		k.newShot(false).place(p)
+		k.newSnapshot(false).place(p)
 		k.inherit(p)
 	}
 	return []string{fmt.Sprintf("%s was moved to %s, and moved back", gitName, beside)}

@@ -206,7 +206,7 @@ func (k *Keeper) Monitored(p tools.Protection) Monitored {
 	case len(k.marks) == 0 && k.writing == 0:
 		k.rebase()
 	default:
-		k.shoot(false)
+		k.takeSnapshot(false)
 	}
 	return Monitored{k.kept}
 }

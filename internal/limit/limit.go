@@ -6,7 +6,10 @@
 // does no I/O and has no goroutine, unless servers share the limits; see [Shared].
 //
 // Locks: that of a [Limiter] guards every count, that of a [Shared] whether the entries can be
-// reached. Neither is held while the entries are asked.
+// reached. Neither is held while the entries are asked, and none while the other is taken.
+//
+// Goroutines: where servers share the limits, tokens that will soon be missing are fetched on one for each
+// bucket, which ends within askTime.
 package limit
 
 import (
@@ -202,7 +205,7 @@ type attempt struct {
 func (l *Limiter) take(v *attempt, rules []*counter, guard LoopLimit, call *Key, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var turn turn
+	var turn judgedCall
 	guarded := guard != LoopLimit{}
 	if guarded {
 		if turn, v.loop = l.loops.judge(guard, call, now); v.loop != nil {

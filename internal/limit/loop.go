@@ -43,22 +43,22 @@ const (
 // every quarter of an hour looks after something.
 const loopMemory = 15 * time.Minute
 
-// did is one call that was made.
-type did struct {
+// pastCall is one call that was made.
+type pastCall struct {
 	tool   string
 	digest [32]byte
 }
 
 // history is what is remembered of a session.
 type history struct {
-	last, before did
+	last, before pastCall
 	repeats      int   // how often last was called in a row
 	turns        int   // how many calls at the end take turns between two
 	until        int64 // when it is forgotten
 }
 
 // add notes a call.
-func (h *history) add(d did) {
+func (h *history) add(d pastCall) {
 	switch d {
 	case h.last:
 		h.repeats, h.turns = h.repeats+1, 1
@@ -73,16 +73,16 @@ func (h *history) add(d did) {
 // loops is the guard: the histories of all sessions.
 type loops struct{ sessions aging[history] }
 
-// A turn is a call that the guard has looked at.
-type turn struct {
+// A judgedCall is a call that the guard has looked at.
+type judgedCall struct {
 	history *history
-	did     did
+	did     pastCall
 	key     key
 }
 
 // judge judges a call by what its session did before.
-func (l *loops) judge(guard LoopLimit, call *Key, now int64) (turn, *Refusal) {
-	t := turn{did: did{call.Spec.Name, call.Digest}, key: key{call.Principal, call.Session}}
+func (l *loops) judge(guard LoopLimit, call *Key, now int64) (judgedCall, *Refusal) {
+	t := judgedCall{did: pastCall{call.Spec.Name, call.Digest}, key: key{call.Principal, call.Session}}
 	t.history = l.sessions.find(t.key)
 	h := t.history
 	if h == nil || h.until <= now || call.Digest == [32]byte{} {
@@ -103,7 +103,7 @@ func (l *loops) judge(guard LoopLimit, call *Key, now int64) (turn, *Refusal) {
 }
 
 // take notes the call that was looked at.
-func (l *loops) take(t turn, now int64) {
+func (l *loops) take(t judgedCall, now int64) {
 	if t.history == nil {
 		t.history = l.sessions.add(t.key, now)
 	}

@@ -94,7 +94,7 @@ func (a *Asker) ask(ctx context.Context, path string, f func(q *question) error)
 }
 
 func (a *Asker) askServer(ctx context.Context, server *Server, program string, f func(q *question) error) (about About, err error) {
-	at, err := a.set.placeOf(a.env)
+	at, err := a.set.serversOf(a.env)
 	if err != nil {
 		return about, err
 	}

@@ -60,7 +60,7 @@ func (a *Asker) NewErrors(ctx context.Context, limit time.Duration, files []Touc
 // the other has its turn; one whose time is over before that does nothing.
 func (a *Asker) check(ctx context.Context, server *Server, files []Touched) chan NewErrors {
 	answer := make(chan NewErrors, 1)
-	place, err := a.set.placeOf(a.env)
+	place, err := a.set.serversOf(a.env)
 	if err != nil {
 		answer <- NewErrors{}
 		return answer
@@ -89,7 +89,7 @@ func (a *Asker) check(ctx context.Context, server *Server, files []Touched) chan
 }
 
 // turnOf returns what holds a value while files are checked by a server.
-func (p *place) turnOf(server *Server) chan struct{} {
+func (p *sessionServers) turnOf(server *Server) chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.turns == nil {

@@ -151,8 +151,8 @@ func (c *client) trouble() string {
 	return clipTo(strings.Join(list, "\n"), maxTrouble)
 }
 
-// busy returns what a server is busy with that answers may lack, and what tells that it has
-// changed; "" for nothing.
+// busy returns the work that a server has not finished, so that its answers may be incomplete; "" for
+// none. The channel is closed when the work changes.
 func (c *client) busy() (what string, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

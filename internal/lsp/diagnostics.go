@@ -114,7 +114,7 @@ func (a *Asker) compare(ctx context.Context, texts map[string]string, wide bool)
 	if err != nil {
 		return nil, err
 	}
-	at, err := a.set.placeOf(a.env)
+	at, err := a.set.serversOf(a.env)
 	if err != nil {
 		return nil, err
 	}
@@ -288,9 +288,9 @@ func differ(before, after []Problem) (added, gone []Problem) {
 
 // Times of servers that tell of problems by themselves.
 const (
-	// settleTime is how long such a server has told nothing when it is taken to be done,
-	// and longer one that does not tell of which version of a text it speaks: it says
-	// nothing of a text that is as right as it was.
+	// settleTime is after how long without a report such a server counts as done. longerSettleTime
+	// is the same for servers whose reports do not name the version of a text: they report
+	// nothing about a text whose problems have not changed.
 	settleTime       = 300 * time.Millisecond
 	longerSettleTime = time.Second
 
@@ -349,7 +349,7 @@ func (q *question) pull(d *document, found map[string][]protocol.Diagnostic) err
 
 // awaitPushes waits until a server has told what is wrong with texts, and then no more.
 func (q *question) awaitPushes(docs []document) (late bool, err error) {
-	// When it answers this it has begun to look for what is wrong, if it tells that.
+	// A server that has answered this question has begun to check the text.
 	if len(docs) > 0 && q.can.DocumentSymbolProvider != nil {
 		if _, err := q.symbolsIn(&docs[0]); err != nil {
 			return false, err

@@ -11,9 +11,11 @@
 // Positions are lines and columns in characters, both from one, whatever a server counts in.
 //
 // Locks: that of a [Set] is held to find a session. A slot is held while its server starts or
-// ends, before the lock of its place is taken, and that before the slot's own mu. Of a server,
-// questions holds off what changes texts for a question, and mu guards what it was told; it
-// is held while the tracker is asked for changes, whose lock is taken last.
+// ends, before the lock of the servers of its session is taken, and that before the slot's own mu. Of a server, in this
+// order: questions holds off what changes texts for a question, commanding is held while a command of the
+// server runs, and mu guards what the server was told; mu
+// is held while the tracker is asked for changes. The locks of the tracker, of the client, of the wire and of
+// what the server wrote on stderr are taken last. questions and commanding are held while the server is asked.
 //
 // Goroutines: a server has one that waits for its end, one that writes to it, one that waits for
 // the end of its connection, and those of the connection; all end with its process, which the
@@ -86,22 +88,21 @@ type Set struct {
 	programs sync.Map // by the name of a server, where its program was found; until it cannot be started
 
 	mu       sync.Mutex
-	sessions map[tools.Session]*place
+	sessions map[tools.Session]*sessionServers
 }
 
 // New returns a set without servers, which runners run. Engines search the workspaces.
 func New(runners *command.Runners, engines *search.Pool, config Config) *Set {
 	config = config.WithDefaults()
-	s := &Set{runners: runners, engines: engines, config: config, table: config.Known(), sessions: make(map[tools.Session]*place)}
+	s := &Set{runners: runners, engines: engines, config: config, table: config.Known(), sessions: make(map[tools.Session]*sessionServers)}
 	s.watches.Store(int64(index.Watches() / watchShare))
 	return s
 }
 
-// place is what one session has.
-type place struct {
+// sessionServers are the language servers of one session.
+type sessionServers struct {
 	set    *Set
 	runner *command.Runner
-	env    tools.Env // of the call that came first: its session and workspace
 	files  *tracker
 
 	mu    sync.Mutex
@@ -119,8 +120,8 @@ var (
 	errOthers = errors.New("other language servers were needed")
 )
 
-// placeOf returns what the session of a call has, which ends with the session.
-func (s *Set) placeOf(env tools.Env) (*place, error) {
+// serversOf returns what the session of a call has, which ends with the session.
+func (s *Set) serversOf(env tools.Env) (*sessionServers, error) {
 	runner, err := s.runners.Of(env)
 	if err != nil {
 		return nil, err
@@ -129,7 +130,7 @@ func (s *Set) placeOf(env tools.Env) (*place, error) {
 	defer s.mu.Unlock()
 	at := s.sessions[env.Session]
 	if at == nil {
-		at = &place{set: s, runner: runner, env: env, files: newTracker(env.Workspace, &s.watches)}
+		at = &sessionServers{set: s, runner: runner, files: newTracker(env.Workspace, &s.watches)}
 		if !runner.BeforeClose(func() { s.end(env.Session, at) }) {
 			return nil, command.ErrSessionEnds
 		}
@@ -139,7 +140,7 @@ func (s *Set) placeOf(env tools.Env) (*place, error) {
 }
 
 // end ends what a session has. No call uses it any more.
-func (s *Set) end(of tools.Session, at *place) {
+func (s *Set) end(of tools.Session, at *sessionServers) {
 	s.mu.Lock()
 	delete(s.sessions, of)
 	s.mu.Unlock()
@@ -162,26 +163,8 @@ func (s *Set) Halt(of tools.Session, user string) int {
 	return at.stop(user, errHalted)
 }
 
-// Running returns how many language servers a session has.
-func (s *Set) Running(of tools.Session) (n int) {
-	s.mu.Lock()
-	at := s.sessions[of]
-	s.mu.Unlock()
-	if at == nil {
-		return 0
-	}
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	for _, slot := range at.slots {
-		if slot.current() != nil {
-			n++
-		}
-	}
-	return n
-}
-
 // stop ends the servers of a session, or those of a user, and returns how many there were.
-func (p *place) stop(user string, cause error) (n int) {
+func (p *sessionServers) stop(user string, cause error) (n int) {
 	p.mu.Lock()
 	list := slices.Clone(p.slots)
 	p.mu.Unlock()
@@ -194,7 +177,7 @@ func (p *place) stop(user string, cause error) (n int) {
 }
 
 // ask has f ask a server for what a call may read.
-func (p *place) ask(ctx context.Context, server *Server, program string, env tools.Env, f func(*process) error) error {
+func (p *sessionServers) ask(ctx context.Context, server *Server, program string, env tools.Env, f func(*process) error) error {
 	at := p.slotOf(server, program, env)
 	defer func() {
 		p.mu.Lock()
@@ -206,7 +189,7 @@ func (p *place) ask(ctx context.Context, server *Server, program string, env too
 
 // slotOf returns the slot of a server for what a call may read, which counts as one that
 // asks.
-func (p *place) slotOf(server *Server, program string, env tools.Env) *slot {
+func (p *sessionServers) slotOf(server *Server, program string, env tools.Env) *slot {
 	deny := env.Denial()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,7 +207,7 @@ func (p *place) slotOf(server *Server, program string, env tools.Env) *slot {
 // makeRoom ends the servers that were asked longest ago, until one more may be started, and
 // counts it as one that is. It drops the slots that have none: there is one for whatever calls
 // may not read.
-func (p *place) makeRoom(of *slot) error {
+func (p *sessionServers) makeRoom(of *slot) error {
 	for {
 		p.mu.Lock()
 		p.slots = slices.DeleteFunc(p.slots, func(at *slot) bool { return at.calls == 0 && at.isEmpty() })
@@ -253,7 +236,7 @@ func (p *place) makeRoom(of *slot) error {
 }
 
 // begun notes that a server runs, or that it could not be started.
-func (p *place) begun(of *slot) {
+func (p *sessionServers) begun(of *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of.begins = false

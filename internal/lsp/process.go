@@ -50,7 +50,7 @@ type process struct {
 	x       *command.Running
 	conn    jsonrpc2.Conn
 	remote  protocol.Server
-	said    tail
+	said    output.Tail
 	failed  atomic.Pointer[error] // why it was ended, where we did
 	asking  atomic.Int64          // questions that it has not answered
 	settled atomic.Bool           // it has answered a question
@@ -102,7 +102,7 @@ func (s *slot) start(ctx context.Context, env tools.Env) (*process, error) {
 		},
 		Rights: tools.Rights{Confinement: tools.Reading, Network: tools.NetworkNone, Read: read, Deny: s.deny, Aside: true},
 		Limits: sandbox.Limits{Memory: p.memory},
-	}, func(_ tools.Stream, data []byte) { p.said.write(data) })
+	}, func(_ tools.Stream, data []byte) { p.said.Add(data) })
 	if err != nil {
 		set.programs.Delete(s.server.Name)
 		return nil, err
@@ -306,25 +306,4 @@ func (p *process) ending() string {
 func (p *process) stopped() bool {
 	cause := p.failed.Load()
 	return cause != nil && !errors.Is(*cause, io.EOF) && !errors.Is(*cause, io.ErrUnexpectedEOF) && !errors.Is(*cause, errClosed)
-}
-
-// tail keeps the end of what a server says of itself.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const maxTail = 1500
-
-func (t *tail) write(data []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, data...)
-	t.text = t.text[max(0, len(t.text)-maxTail):]
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(output.Clean(t.text))
 }

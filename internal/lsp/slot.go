@@ -25,7 +25,7 @@ const (
 
 // slot is where the language server of a session is, or is not yet.
 type slot struct {
-	place    *place
+	place    *sessionServers
 	server   *Server
 	program  string
 	deny     tools.Denial

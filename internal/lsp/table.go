@@ -292,7 +292,7 @@ func (s *Server) options(program string) (map[string]any, error) {
 // modules returns the environment of a server, and what it reads beside the workspace: modules
 // of Go that the commands of the session have fetched or, where they have fetched none, those
 // of the machine.
-func (p *place) modules(server *Server) (env, read []string) {
+func (p *sessionServers) modules(server *Server) (env, read []string) {
 	machine := p.set.config.GoModules
 	named := slices.ContainsFunc(server.Env, func(pair string) bool { return strings.HasPrefix(pair, "GOMODCACHE=") })
 	if server.Name != "gopls" || machine == "" || named {

@@ -31,7 +31,6 @@ const pieceBytes = 512 << 10
 type Ingestion struct {
 	store *Store
 	space *space
-	who   Who
 	next  Source
 	last  *Source       // as it is stored; nil: it is new
 	had   *loadedSource // of it
@@ -57,7 +56,7 @@ func (s *Store) Ingest(ctx context.Context, who Who, scope Scope, source Source)
 	if err != nil {
 		return nil, err
 	}
-	in := &Ingestion{store: s, space: sp, who: who, next: source, docs: make(map[string]*document), replaced: make(map[string]bool)}
+	in := &Ingestion{store: s, space: sp, next: source, docs: make(map[string]*document), replaced: make(map[string]bool)}
 	in.next.Version, in.next.By, in.next.Scope = sourceVersion, who.Principal, scope
 	sp.mu.RLock()
 	defer sp.mu.RUnlock()

@@ -128,9 +128,6 @@ func (e *Endpoint) Name() string { return e.spec.Name }
 // Model returns the name of the model, as the provider has it.
 func (e *Endpoint) Model() string { return e.spec.Model }
 
-// ContextTokens returns how many tokens a conversation may have; 0 where nobody knows.
-func (e *Endpoint) ContextTokens() int { return e.spec.ContextTokens }
-
 func (e *Endpoint) maxTokens(r *Request) int { return cmp.Or(r.MaxTokens, e.spec.MaxTokens) }
 
 // Estimate returns about how many tokens a request has.

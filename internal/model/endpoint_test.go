@@ -357,14 +357,14 @@ func TestSettings(t *testing.T) {
 
 // TestTable: endpoints are found by their names.
 func TestTable(t *testing.T) {
-	table, err := model.New(model.Config{{Name: "small", Format: "openai", Model: "a"}, {Name: "large", Format: "anthropic", Model: "b", ContextTokens: 10}}, model.Options{})
+	table, err := model.New(model.Config{{Name: "small", Format: "openai", Model: "a"}, {Name: "large", Format: "anthropic", Model: "b"}}, model.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if first, err := table.Endpoint(""); err != nil || first.Name() != "small" || !reflect.DeepEqual(table.Names(), []string{"small", "large"}) {
 		t.Errorf("%v, %v", first, err)
 	}
-	if large, err := table.Endpoint("large"); err != nil || large.ContextTokens() != 10 {
+	if large, err := table.Endpoint("large"); err != nil || large.Name() != "large" {
 		t.Errorf("%v, %v", large, err)
 	}
 	if _, err := table.Endpoint("lagre"); err == nil || !strings.Contains(err.Error(), "large") {

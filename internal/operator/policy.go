@@ -23,7 +23,7 @@ func newPolicy(in cli.Inside) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPolicyCheck(), newPolicyDefault(), newPolicyExplain(in), newPolicyTest(in))
+	cmd.AddCommand(newPolicyCheck(), newPolicyDefault(), newPolicyExplain(in), newPolicyTest())
 	return cmd
 }
 

@@ -46,7 +46,7 @@ type policyCase struct {
 	input []byte // as JSON
 }
 
-func newPolicyTest(in cli.Inside) *cobra.Command {
+func newPolicyTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test CASES",
 		Short: "Try a policy on calls with known verdicts",

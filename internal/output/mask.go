@@ -192,10 +192,10 @@ func (m *Masker) Stream() *MaskStream { return &MaskStream{masker: m, before: '\
 type MaskStream struct {
 	masker *Masker
 	held   []byte
-	shown  int     // how much of held was released
-	before byte    // the last byte before what is held
-	within swallow // what is left out
-	known  int     // see text
+	shown  int        // how much of held was released
+	before byte       // the last byte before what is held
+	within maskedRest // what is left out
+	known  int        // see text
 }
 
 // Append appends to dst what can be told of the bytes so far, and returns it. It

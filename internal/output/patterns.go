@@ -163,8 +163,8 @@ func (m *Masker) run(t text, place int, k byteClass, most int) (n int, open bool
 type found struct {
 	state      matchState
 	pattern    *secretPattern
-	start, end int     // what is masked
-	within     swallow // what belongs to it behind the end
+	start, end int        // what is masked
+	within     maskedRest // what belongs to it behind the end
 }
 
 type matchState int
@@ -194,7 +194,7 @@ func token(m *Masker, r *secretPattern, t text, place int) found {
 	if n < r.min {
 		return unless(open)
 	}
-	return found{state: match, start: place, end: place + len(r.prefix) + n, within: swallow{class: r.body, left: r.max - n}}
+	return found{state: match, start: place, end: place + len(r.prefix) + n, within: maskedRest{class: r.body, left: r.max - n}}
 }
 
 // tokenApart matches a token that is not the end of a longer word.
@@ -240,7 +240,7 @@ func assigned(m *Masker, r *secretPattern, t text, place int) found {
 	if n < r.min {
 		return unless(open)
 	}
-	return found{state: match, start: at, end: at + n, within: swallow{class: r.body, left: r.max - n}}
+	return found{state: match, start: at, end: at + n, within: maskedRest{class: r.body, left: r.max - n}}
 }
 
 const (
@@ -264,7 +264,7 @@ func authorization(m *Masker, r *secretPattern, t text, place int) found {
 		if !strings.ContainsAny(string(t.bytes[at:at+n]), "0123456789") {
 			return found{}
 		}
-		return found{state: match, start: at, end: at + n, within: swallow{class: credit, left: maxSecret}}
+		return found{state: match, start: at, end: at + n, within: maskedRest{class: credit, left: maxSecret}}
 	}
 	switch strings.ToLower(string(t.bytes[at : at+min(n, maxScheme)])) {
 	case "bearer", "basic", "token", "apikey", "digest", "negotiate":
@@ -280,7 +280,7 @@ func authorization(m *Masker, r *secretPattern, t text, place int) found {
 	if n, open = m.run(t, at, credit, minCredentials); n < minCredentials {
 		return unless(open)
 	}
-	return found{state: match, start: at, end: at + n, within: swallow{class: credit, left: maxSecret}}
+	return found{state: match, start: at, end: at + n, within: maskedRest{class: credit, left: maxSecret}}
 }
 
 const (
@@ -305,7 +305,7 @@ func jwt(m *Masker, r *secretPattern, t text, place int) found {
 	if n, open = m.run(t, end+1, word, minPart); n < minPart {
 		return unless(open)
 	}
-	return found{state: match, start: place, end: end + 1 + n, within: swallow{class: dotted, left: maxSecret}}
+	return found{state: match, start: place, end: end + 1 + n, within: maskedRest{class: dotted, left: maxSecret}}
 }
 
 // urlPassword matches what is between the first colon and the last @ of what
@@ -348,7 +348,7 @@ func privateKey(_ *Masker, r *secretPattern, t text, place int) found {
 		case len(have) < len(dashes):
 			return unless(!t.final)
 		}
-		return found{state: match, start: place, end: place + len(r.prefix) + n + len(dashes), within: swallow{left: maxBlock, block: new(block)}}
+		return found{state: match, start: place, end: place + len(r.prefix) + n + len(dashes), within: maskedRest{left: maxBlock, block: new(block)}}
 	}
 	return unless(len(rest) <= maxLabel+1 && !t.final)
 }

@@ -202,10 +202,10 @@ func (p *Policy) denialOf(c *Subject, asks bool, see func(*rule) (counts, denies
 }
 
 // HookDenial returns what no command of the operator's hooks may read beside a call; nil
-// where that is nothing. Such a command may run what the model wrote, and what it prints
-// the model reads. So what a rule denies to one tool it denies here, what a rule allows to
-// one tool it does not allow, and what a person would be asked about is denied unless
-// commands that nobody understands run unasked.
+// where that is nothing. Such a command may run code that the model wrote, and the model reads
+// its output. So a rule that denies a path to one tool denies the path here; a rule that allows a path to
+// one tool does not allow the path here; and a path that a person would be asked about is denied, unless
+// unclear commands run unasked.
 func (p *Policy) HookDenial(c *Subject) tools.Denial {
 	if p == nil {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// Unclear is what becomes of a command of which it cannot be told what it would
-// do. The zero value leaves it to the mode of the session.
+// Unclear is what becomes of a command whose effects are unknown. With the zero value
+// the mode of the session decides.
 type Unclear int
 
 const (

@@ -13,8 +13,8 @@
 // Goroutines: one renews the lease, one fences, two watch members and owners, and one
 // for each member whose lease is over tries to bury it. Leave ends them.
 //
-// Locks: that of a [Replica] guards its members, that of its owners who has what. Neither is
-// held while the other is taken, or while the engine is asked.
+// Locks: that of the owners guards who has what, that of a [Replica] its members; whoever holds the
+// first may take the second. Neither is held while the engine is asked.
 package replica
 
 import (

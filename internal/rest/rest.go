@@ -153,7 +153,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		query.Set("after_sequence", after)
 		r.URL.RawQuery = query.Encode()
 	}
-	h.mux.ServeHTTP(&patientWriter{w, controller}, r)
+	h.mux.ServeHTTP(&deadlineWriter{w, controller}, r)
 }
 
 // knows reports whether a request is of somebody.
@@ -197,24 +197,24 @@ var bodyTime = 30 * time.Second
 
 const drainTime = 5 * time.Second
 
-// patientWriter gives each write a time in which the client has to take it.
-type patientWriter struct {
+// deadlineWriter gives each write a time in which the client has to take it.
+type deadlineWriter struct {
 	http.ResponseWriter
 	controller *http.ResponseController
 }
 
-func (w *patientWriter) Write(p []byte) (int, error) {
+func (w *deadlineWriter) Write(p []byte) (int, error) {
 	w.controller.SetWriteDeadline(time.Now().Add(writeTime))
 	return w.ResponseWriter.Write(p)
 }
 
 // FlushError sends what was written. A stream may be silent for as long as it likes after
 // that; by HTTP/2, a deadline that is over would end it.
-func (w *patientWriter) FlushError() error {
+func (w *deadlineWriter) FlushError() error {
 	err := w.controller.Flush()
 	w.controller.SetWriteDeadline(time.Time{})
 	return err
 }
 
 // Unwrap is for what else a [http.ResponseController] does.
-func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -35,9 +35,9 @@ var maxTogether = sync.OnceValue(func() int {
 	return n / 2
 })
 
-// A fence is a control group that limits how many processes all helpers of a
+// A helperGroup is a control group that limits how many processes all helpers of a
 // sandbox and what they start are.
-type fence struct {
+type helperGroup struct {
 	limit int
 
 	mu    sync.Mutex
@@ -46,7 +46,7 @@ type fence struct {
 }
 
 // enclose puts a process, and all it will start, into the group.
-func (f *fence) enclose(pid int) {
+func (f *helperGroup) enclose(pid int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.group != "" && set(f.group, "cgroup.procs", pid) == nil || f.tried && f.group == "" {
@@ -74,7 +74,7 @@ func (f *fence) enclose(pid int) {
 }
 
 // leave removes the group once all that was in it is gone.
-func (f *fence) leave() {
+func (f *helperGroup) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for try := 0; f.group != "" && os.Remove(f.group) != nil && try < 50; try++ {

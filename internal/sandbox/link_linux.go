@@ -456,7 +456,7 @@ func (l *link) start() error {
 		return err
 	}
 	l.orders, l.process = pair[0], process
-	l.sandbox.fence.enclose(process.Pid)
+	l.sandbox.helpers.enclose(process.Pid)
 	if l.background {
 		// Where there are no groups of sessions, this is not there, and the other counts.
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", process.Pid), []byte("19"), 0)

@@ -224,8 +224,8 @@ func (p *Process) Terminate() {
 // gone. Each time it is twice as long.
 const reminder = 50 * time.Millisecond
 
-// remind tells what is on a terminal that this is gone, until it ends: a shell that was
-// about to read a line may wait for it all the same.
+// remind sends HangUp to the processes of a terminal that is gone, again and again until they end: a shell
+// that was about to read a line may miss the first one.
 func (p *Process) remind(after time.Duration) {
 	if !p.onTTY {
 		return

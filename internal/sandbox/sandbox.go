@@ -12,7 +12,10 @@
 // not, Landlock and seccomp hold without them.
 //
 // Locks: that of a [Jail] comes before that of its [Space], and that before the one of the link
-// to the helper. Those of the [Sandbox] and of the monitor are taken alone.
+// to the helper, which the [Sandbox] takes with its own held, too. That of the control group of all
+// helpers comes last. That of the monitor is taken alone.
+//
+// Goroutines: each helper has one that waits for its end. The probe at start has some, and waits for them.
 package sandbox
 
 import (

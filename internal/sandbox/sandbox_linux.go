@@ -16,7 +16,7 @@ type Sandbox struct {
 	landlock   int // its version
 	null       *os.File
 	namespaces func() error // why there are none
-	fence      fence
+	helpers    helperGroup
 	monitor    monitor
 	last       atomic.Uint64 // id of a command
 
@@ -34,7 +34,7 @@ func Open(config Config) (*Sandbox, error) {
 	}
 	s := &Sandbox{config: config, landlock: landlockVersion(), null: null, running: make(map[*Process]struct{}), spaces: make(map[*Space]struct{})}
 	s.namespaces = sync.OnceValue(s.tryNamespaces)
-	s.fence.limit = cmp.Or(config.MaxProcesses, maxTogether())
+	s.helpers.limit = cmp.Or(config.MaxProcesses, maxTogether())
 	if config.landlockAtMost > 0 {
 		s.landlock = min(s.landlock, config.landlockAtMost)
 	}
@@ -63,6 +63,6 @@ func (s *Sandbox) left() {
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
-		s.fence.leave()
+		s.helpers.leave()
 	}
 }

@@ -77,7 +77,7 @@ func (s *Schedules) changed(key string, r *record, there bool) {
 }
 
 // watch waits for the next time, again and again, with one timer.
-func (s *Schedules) watch(k *kept) {
+func (s *Schedules) watch(k *buckets) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	wall, elapsed := s.now(), time.Now()
@@ -98,7 +98,7 @@ func (s *Schedules) watch(k *kept) {
 }
 
 // fireDue begins what is due, and returns how long there is nothing to do.
-func (s *Schedules) fireDue(k *kept, now time.Time) time.Duration {
+func (s *Schedules) fireDue(k *buckets, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.heap) > 0 {
@@ -120,7 +120,7 @@ func (s *Schedules) fireDue(k *kept, now time.Time) time.Duration {
 }
 
 // due sees to the times of a schedule that are due, if nobody else does.
-func (s *Schedules) due(k *kept, t timed) {
+func (s *Schedules) due(k *buckets, t timed) {
 	for s.base.Err() == nil {
 		var begin []firing
 		s.slots <- struct{}{}
@@ -144,7 +144,7 @@ func (s *Schedules) due(k *kept, t timed) {
 }
 
 // recompute has schedules go by a clock that was set back. What has fired does not do so again.
-func (s *Schedules) recompute(k *kept, now time.Time) {
+func (s *Schedules) recompute(k *buckets, now time.Time) {
 	for _, key := range k.records.Keys(schedules) {
 		s.change(s.base, k, key, func(r *record) bool {
 			if r.times == nil || r.Paused || r.Next.IsZero() {
@@ -161,7 +161,7 @@ func (s *Schedules) recompute(k *kept, now time.Time) {
 }
 
 // takeOver begins anew what processes began that are gone. One that is alone does so once.
-func (s *Schedules) takeOver(k *kept) {
+func (s *Schedules) takeOver(k *buckets) {
 	if s.options.Alone {
 		s.adopt(k)
 		return
@@ -183,7 +183,7 @@ func (s *Schedules) takeOver(k *kept) {
 var errKilled = errors.New("killed")
 
 // adopt takes over firings of the dead.
-func (s *Schedules) adopt(k *kept) {
+func (s *Schedules) adopt(k *buckets) {
 	gone := func(f firing) bool {
 		if f.By == s.me {
 			return false

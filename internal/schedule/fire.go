@@ -28,14 +28,14 @@ const (
 )
 
 // begin has firings run, each apart.
-func (s *Schedules) begin(k *kept, r *record, list []firing) {
+func (s *Schedules) begin(k *buckets, r *record, list []firing) {
 	for _, f := range list {
 		s.enter(func() { s.fire(k, r, f) })
 	}
 }
 
 // fire makes the call of a schedule, in a session of its own, and notes how it ended.
-func (s *Schedules) fire(k *kept, r *record, f firing) {
+func (s *Schedules) fire(k *buckets, r *record, f firing) {
 	ctx, cancel := context.WithCancelCause(s.base)
 	defer cancel(nil)
 	id := r.session(f.At)

@@ -16,11 +16,13 @@
 // What it began and did not end, because it is gone, another one takes over under the same
 // call id.
 //
-// Locks: that of [Schedules] guards the heap of times. It is not held while something is
-// waited for.
+// Locks: Schedules.opening is held while the engine opens what is stored, and comes before
+// Schedules.mu, which guards the heap of times and the firings, and comes before those of the mirrors. mu
+// is not held while something is waited for.
 //
-// Goroutines: one waits for the next time. Each firing has one, and where several replicas
-// share a state one keeps this one known as there.
+// Goroutines: one waits for the next time. Each firing has one, and where schedules outlive the server
+// one takes over what other replicas left, and keeps this replica known as alive. Mirrors have their own. Close
+// ends all, and waits.
 package schedule
 
 import (
@@ -75,8 +77,8 @@ type Options struct {
 	// more.
 	Known func(errand.Who) (errand.Who, error)
 
-	// Digest, if set, names the workflow of somebody that a call runs as it is now, with all that it
-	// runs; empty where it runs none.
+	// Digest, if set, returns the digest of the workflow that a call runs, as it is now, with all workflows
+	// below it; empty where the call runs none.
 	Digest func(ctx context.Context, who errand.Who, tool string, input json.RawMessage) (string, error)
 
 	// Run, if set, names the run of a workflow that a call begins; empty where it begins none.
@@ -105,7 +107,7 @@ type Schedules struct {
 	slots chan struct{} // firings that are begun or ended at once
 
 	opening sync.Mutex
-	kept    *kept
+	kept    *buckets
 
 	mu      sync.Mutex
 	heap    timeHeap
@@ -115,8 +117,8 @@ type Schedules struct {
 	closing bool
 }
 
-// kept is what is stored.
-type kept struct {
+// buckets is what is stored.
+type buckets struct {
 	kv       state.KV
 	alive    state.KV // replicas, which say so also where there is no room for schedules
 	records  *state.Mirror[*record]
@@ -163,14 +165,12 @@ func (s *Schedules) Begin() {
 }
 
 // enter runs f apart, unless all ends.
-func (s *Schedules) enter(f func()) bool {
+func (s *Schedules) enter(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
-		return false
+	if !s.closing {
+		s.atWork.Go(f)
 	}
-	s.atWork.Go(f)
-	return true
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -196,7 +196,7 @@ func (s *Schedules) Close() error {
 func (s *Schedules) Lasting() bool { return s.options.Lasting }
 
 // open opens what is stored, and begins to see to it.
-func (s *Schedules) open(ctx context.Context) (*kept, error) {
+func (s *Schedules) open(ctx context.Context) (*buckets, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.kept != nil {
@@ -206,7 +206,7 @@ func (s *Schedules) open(ctx context.Context) (*kept, error) {
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	k := new(kept)
+	k := new(buckets)
 	if k.kv, err = engine.KV(ctx, state.Space{Name: "schedules", MaxBytes: 256 << 20}); err != nil {
 		return nil, unavailable(err)
 	}
@@ -281,7 +281,7 @@ func (s *Schedules) CheckName(env tools.Env, name string) error {
 }
 
 // toKeep returns a schedule that can be kept, but for what the policy says.
-func (s *Schedules) toKeep(ctx context.Context, env tools.Env, n schedule.New) (*kept, *record, error) {
+func (s *Schedules) toKeep(ctx context.Context, env tools.Env, n schedule.New) (*buckets, *record, error) {
 	r, err := s.made(env, n)
 	if err != nil {
 		return nil, nil, err
@@ -416,7 +416,7 @@ func (s *Schedules) mayFire(ctx context.Context, env tools.Env) error {
 }
 
 // none is the failure of a schedule that is not there, for this principal.
-func (s *Schedules) none(k *kept, env tools.Env, name string) error {
+func (s *Schedules) none(k *buckets, env tools.Env, name string) error {
 	var names []string
 	for _, key := range k.records.Keys(schedules + state.Key(ownerOf(env)) + "/") {
 		parts := state.Parts(key)
@@ -529,7 +529,7 @@ func (s *Schedules) Fire(ctx context.Context, env tools.Env, name string) (queue
 
 // change changes a record by compare-and-set, until change has nothing to change or nobody was
 // faster. It reports whether the record is there.
-func (s *Schedules) change(ctx context.Context, k *kept, key string, change func(*record) bool) (there bool, err error) {
+func (s *Schedules) change(ctx context.Context, k *buckets, key string, change func(*record) bool) (there bool, err error) {
 	known, revision, there := k.records.Get(key)
 	for there {
 		r := known.clone()

@@ -46,9 +46,9 @@ type Schema struct {
 	compiled *jsonschema.Schema
 }
 
-// Object compiles the schema of an input, which is an object. An empty text is that of
-// an object without keys. Strict has it refuse keys that it does not name, unless it
-// says itself what they are.
+// Object compiles the schema of an input, which is an object. An empty text is the schema of
+// an object without keys. A strict schema refuses keys that it does not name, unless its text has
+// additionalProperties or the like.
 func Object(text json.RawMessage, strict bool) (*Schema, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = json.RawMessage(`{"type":"object","properties":{}}`)

@@ -24,7 +24,7 @@ type remembering struct {
 }
 
 // openMemory returns the store, of which nothing is opened before it is used.
-func openMemory(c *config.Config, lasting *lasting, mask func(string) string, logger *zap.Logger) (*remembering, error) {
+func openMemory(c *config.Config, lasting *lastingEngine, mask func(string) string, logger *zap.Logger) (*remembering, error) {
 	r := &remembering{}
 	options := memory.Options{Config: c.Memory, Lasting: lasting.stored != nil, Mask: mask, Logger: logger}
 	options.Engine = lasting.engine

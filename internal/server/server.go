@@ -3,6 +3,10 @@
 
 // Package server makes a server of a configuration and runs it: it opens what the
 // parts need, puts them together, serves until a signal comes, and closes them.
+//
+// Goroutines: Serve has one each for gRPC, HTTP, the admin port, the watch of the policy file, of tokens and of
+// certificates, and for giving memory back; all end when it returns. What is stored is opened on one
+// that ends with the opening, and has one that measures it until it is closed.
 package server
 
 import (
@@ -55,7 +59,7 @@ func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tr
 // newWith is New with other callers, and with what outlives the server; nil where nothing does:
 // the workspace of the configuration is that of owner.
 func newWith(access *config.Access, owner string, c *config.Config, openStored func() (*stored, error), logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
-	lasting := &lasting{stored: openStored}
+	lasting := &lastingEngine{stored: openStored}
 	if openStored == nil {
 		openStored = nothingStored
 	}

@@ -320,16 +320,16 @@ func (s *stored) measure(metrics prometheus.Registerer, logger *zap.Logger) {
 		}, func() float64 { return float64(s.callRecords.Stats().Dropped) }))
 }
 
-// lasting is where the things are that outlive calls, such as runs of workflows: in what
+// lastingEngine is where the things are that outlive calls, such as runs of workflows: in what
 // outlives the server or, where nothing does, in memory, from when that is first needed.
-type lasting struct {
+type lastingEngine struct {
 	stored func() (*stored, error) // nil where nothing outlives the server
 
 	mu     sync.Mutex
 	memory state.Engine
 }
 
-func (l *lasting) engine(ctx context.Context) (state.Engine, error) {
+func (l *lastingEngine) engine(ctx context.Context) (state.Engine, error) {
 	if l.stored != nil {
 		s, err := l.stored()
 		if err != nil {
@@ -347,7 +347,7 @@ func (l *lasting) engine(ctx context.Context) (state.Engine, error) {
 }
 
 // Close ends what is in memory.
-func (l *lasting) Close() error {
+func (l *lastingEngine) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.memory == nil {

@@ -25,7 +25,6 @@ const (
 // usageWatch tells metrics how full the spaces of the state are, and the log of buckets that are
 // nearly full. Logs are not told of: they forget their oldest records.
 type usageWatch struct {
-	engine state.Engine
 	logger *zap.Logger
 	bytes  *prometheus.GaugeVec
 	limits *prometheus.GaugeVec
@@ -39,7 +38,7 @@ type usageWatch struct {
 func watchUsage(engine state.Engine, metrics prometheus.Registerer, logger *zap.Logger) *usageWatch {
 	labels := []string{"space", "kind"}
 	w := &usageWatch{
-		engine: engine, logger: logger, full: make(map[string]bool), done: make(chan struct{}),
+		logger: logger, full: make(map[string]bool), done: make(chan struct{}),
 		bytes:  promauto.With(metrics).NewGaugeVec(prometheus.GaugeOpts{Name: "toolserver_state_bytes", Help: "How much a bucket or a log of the state has."}, labels),
 		limits: promauto.With(metrics).NewGaugeVec(prometheus.GaugeOpts{Name: "toolserver_state_limit_bytes", Help: "How much it may have."}, labels),
 	}

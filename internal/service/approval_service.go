@@ -49,7 +49,7 @@ func revokerOf(ctx context.Context) approval.Viewer {
 }
 
 func (s *approvalService) ListApprovals(ctx context.Context, request *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
-	questions := s.approvals.List(viewerOf(ctx), approval.Filter{SessionID: request.GetSessionId()})
+	questions := s.approvals.List(viewerOf(ctx), request.GetSessionId())
 	return &pb.ListApprovalsResponse{Approvals: approvalsToProto(questions)}, nil
 }
 
@@ -129,7 +129,7 @@ func answerFrom(request *pb.ResolveApprovalRequest) (approval.Answer, error) {
 
 func (s *approvalService) ListGrants(ctx context.Context, request *pb.ListGrantsRequest) (*pb.ListGrantsResponse, error) {
 	response := new(pb.ListGrantsResponse)
-	for _, grant := range s.approvals.ListGrants(viewerOf(ctx), approval.Filter{SessionID: request.GetSessionId()}) {
+	for _, grant := range s.approvals.ListGrants(viewerOf(ctx), request.GetSessionId()) {
 		response.Grants = append(response.Grants, grantToProto(&grant))
 	}
 	return response, nil

@@ -137,7 +137,6 @@ func keptArtifact(info artifact.Info, path string) tools.KeptArtifact {
 type artifactWriter struct{ *artifact.Writer }
 
 // Artifact returns what there is by now.
-func (w artifactWriter) Artifact() tools.Artifact { return artifactOf(w.Info()) }
 
 // Close returns what is kept.
 func (w artifactWriter) Close() tools.Artifact { return artifactOf(w.Writer.Close()) }

@@ -21,7 +21,6 @@ import (
 
 // inputRequest is a request that has an input, in one form at most.
 type inputRequest interface {
-	GetTool() string
 	GetInput() *structpb.Struct
 	GetInputJson() []byte
 }

@@ -39,21 +39,21 @@ type meters struct {
 	tenants       boundedLabel
 
 	// Those of every call.
-	rpc      known[prometheus.Counter]  // of rpcs
-	call     known[prometheus.Counter]  // of calls
-	verdict  known[prometheus.Counter]  // of verdicts
-	duration known[prometheus.Observer] // of durations
+	rpc      metricCache[prometheus.Counter]  // of rpcs
+	call     metricCache[prometheus.Counter]  // of calls
+	verdict  metricCache[prometheus.Counter]  // of verdicts
+	duration metricCache[prometheus.Observer] // of durations
 }
 
-// known finds metrics that were there before by their labels, in a fifth of the time that the
+// metricCache finds metrics that were there before by their labels, in a fifth of the time that the
 // library takes to check and hash them. There are never more than the library has.
-type known[M any] struct {
+type metricCache[M any] struct {
 	mu sync.RWMutex
 	by map[[2]string]M
 }
 
 // of returns the metric with two labels, of which one may be empty. find asks the library.
-func (k *known[M]) of(first, second string, find func() M) M {
+func (k *metricCache[M]) of(first, second string, find func() M) M {
 	labels := [2]string{first, second}
 	k.mu.RLock()
 	found, ok := k.by[labels]

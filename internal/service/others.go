@@ -20,8 +20,8 @@ const (
 	mayStop = auth.Operator
 )
 
-// ofOthers is a request that may be about what others have.
-type ofOthers interface {
+// ownerRequest is a request that may be about what others have.
+type ownerRequest interface {
 	GetPrincipal() string
 	GetTenant() string
 }
@@ -37,7 +37,7 @@ func everybody(caller auth.Principal, roles auth.Roles) auth.Owner {
 // ownerOf returns whose things a request is about: the caller's or, for callers with one
 // of some roles, those of the principal that it names. What the answer is does not depend
 // on whether there is such a principal, or such a tenant.
-func ownerOf(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Owner, error) {
+func ownerOf(ctx context.Context, request ownerRequest, roles auth.Roles) (auth.Owner, error) {
 	caller, named := principalOf(ctx), request.GetPrincipal()
 	if named != "" && named != auth.Everybody && named != auth.Local.Name {
 		if err := auth.CheckName(named); err != nil {
@@ -63,7 +63,7 @@ func ownerOf(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Owne
 }
 
 // oneOwner is ownerOf for requests about one thing.
-func oneOwner(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Owner, error) {
+func oneOwner(ctx context.Context, request ownerRequest, roles auth.Roles) (auth.Owner, error) {
 	owner, err := ownerOf(ctx, request, roles)
 	if err == nil && (owner.Name() == auth.Everybody || owner.Tenant() == auth.AllTenants) {
 		return "", invalid("principal is %q and tenant %q: name one of each, for this is about one session", request.GetPrincipal(), request.GetTenant())
@@ -73,7 +73,7 @@ func oneOwner(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Own
 
 // lookedAt returns a session for a caller who looks at it: its own, which that uses, or
 // somebody else's.
-func (s *sessionService) lookedAt(ctx context.Context, request ofOthers, id string) (*session.Session, error) {
+func (s *sessionService) lookedAt(ctx context.Context, request ownerRequest, id string) (*session.Session, error) {
 	owner, err := oneOwner(ctx, request, mayView)
 	if err != nil {
 		return nil, err

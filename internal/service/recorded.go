@@ -34,15 +34,15 @@ type recorded struct {
 	loose  map[asked][]*recording.Call  // by that without what is as if it were not there
 
 	mu    sync.Mutex
-	turns memory[turn, int]          // how often was it asked
+	turns memory[sessionInput, int]  // how often was it asked
 	given memory[givenID, givenCall] // what was answered to a call id
 }
 
 // asked is a tool and an input.
 type asked struct{ tool, input string }
 
-// turn is what is asked in one session.
-type turn struct {
+// sessionInput is what is asked in one session.
+type sessionInput struct {
 	session session.Ref
 	asked   asked
 }
@@ -117,9 +117,9 @@ func (r *recorded) answer(in session.Ref, callID, tool string, input []byte) (*r
 	if list == nil {
 		return nil, r.unknown(what)
 	}
-	n, _ := r.turns.get(turn{in, what})
+	n, _ := r.turns.get(sessionInput{in, what})
 	call := list[min(n, len(list)-1)]
-	r.turns.put(turn{in, what}, n+1)
+	r.turns.put(sessionInput{in, what}, n+1)
 	if callID != "" {
 		r.given.put(givenID{in, callID}, givenCall{what, call})
 	}

@@ -92,7 +92,7 @@ func sessionNamed(ctx context.Context, request any) (owner auth.Owner, id string
 	default:
 		return "", "", false
 	}
-	if others, is := request.(ofOthers); is {
+	if others, is := request.(ownerRequest); is {
 		roles := mayView
 		if _, closes := request.(*pb.CloseSessionRequest); closes {
 			roles = mayStop

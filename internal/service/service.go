@@ -7,8 +7,10 @@
 //
 // Locks: those of connections, open RPCs, artifacts, uploads, tools that are shown, labels
 // and refusals are independent of each other; whoever holds that of artifacts or uploads
-// may take that of a session. That of stops is not held while they are stored. None is
-// held while a message is sent or received.
+// may take that of a session. Of the stops, storing comes before writing, and that before mu, which comes before that
+// of their mirror: storing is held while a stop is stored, writing while the file is written, mu for moments.
+// waitingCalls.mu is held while a call of a batch is started, which may wait until the call is stored, and comes before all of
+// the executor. None is held while a message is sent or received.
 //
 // Goroutines: gRPC has one for each connection and each RPC, also of those inside the
 // process, which ends with it. New starts one that looks whether the callers of open RPCs
@@ -338,7 +340,7 @@ func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.Replace(
 func (s *Server) admissionConfig() admission.Config {
 	config := admission.Config{
 		Registry: s.config.Registry, Sessions: s.config.Sessions, ActivePolicy: s.rules, Approvals: s.approvals,
-		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Monitored: s.config.Monitored, Limited: s.meters.overLimit,
+		Executor: s.executor, Offer: s.config.Offer, Monitored: s.config.Monitored, Limited: s.meters.overLimit,
 		Rate: s.rates.Take, Room: s.room, Hooks: s.config.Hooks,
 	}
 	if s.artifacts != nil {

@@ -22,7 +22,7 @@ import (
 // stopTarget returns whom a request about a stop is about: a principal of a tenant, all of
 // it, or all that the caller has to do with.
 func stopTarget(ctx context.Context, request interface {
-	ofOthers
+	ownerRequest
 	GetReason() string
 }) (auth.Owner, error) {
 	if n := len(request.GetReason()); n > admission.MaxText {

@@ -188,7 +188,7 @@ type naming interface {
 // findFor is find, and finds for callers with one of some roles what others have, too.
 func (s *toolService) findFor(ctx context.Context, request interface {
 	naming
-	ofOthers
+	ownerRequest
 }, roles auth.Roles) (*executor.Execution, error) {
 	if caller := principalOf(ctx); request.GetPrincipal() == "" && request.GetTenant() == "" && request.GetExecutionId() != "" && caller.Roles.Has(roles) {
 		return s.findOf(ctx, everybody(caller, roles), request)

@@ -17,19 +17,19 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// always is why an entry is left out of every upload.
-type always string
+// neverUploaded is why an entry is left out of every upload.
+type neverUploaded string
 
-func (a always) Error() string { return string(a) }
+func (a neverUploaded) Error() string { return string(a) }
 
 // config makes the configuration of a repository that has none, with the keys of
 // the one that arrived that have git run nothing.
 func (a *arrival) config(at string, size int64, content io.Reader, old workspace.Info) error {
 	switch {
 	case old.Exists():
-		return always("the repository has a configuration already, which stays: change it with git config")
+		return neverUploaded("the repository has a configuration already, which stays: change it with git config")
 	case size > integrity.MaxConfig:
-		return always(fmt.Sprintf("it has more than %d bytes: the repository has no configuration", integrity.MaxConfig))
+		return neverUploaded(fmt.Sprintf("it has more than %d bytes: the repository has no configuration", integrity.MaxConfig))
 	}
 	data, err := io.ReadAll(content)
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *arrival) config(at string, size int64, content io.Reader, old workspace
 	}
 	config, dropped := integrity.SafeConfig(data)
 	if len(config) == 0 {
-		return always("git would not read it, or it has no key that is taken: the repository has no configuration")
+		return neverUploaded("git would not read it, or it has no key that is taken: the repository has no configuration")
 	}
 	a.MakesConfig = true
 	err = a.May(tools.WritesPath, at)
@@ -64,7 +64,7 @@ func (a *arrival) config(at string, size int64, content io.Reader, old workspace
 	if more := len(dropped) - shown; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return always("it was taken without " + names + ": only keys that git needs to read the repository or to name who commits, and that run nothing, come along")
+	return neverUploaded("it was taken without " + names + ": only keys that git needs to read the repository or to name who commits, and that run nothing, come along")
 }
 
 // maxConfigs is how many configurations of an archive are remembered, for the indexes
@@ -111,39 +111,39 @@ func (a *arrival) index(at string, size int64, content io.Reader, old workspace.
 	return nil
 }
 
-func badIndex(why string) error { return always(why + `: "git reset" makes it again`) }
+func badIndex(why string) error { return neverUploaded(why + `: "git reset" makes it again`) }
 
 // neverTaken says why a protected entry is left out, and what to do instead.
 func neverTaken(at string, why error) error {
-	if _, final := errors.AsType[always](why); final {
+	if _, final := errors.AsType[neverUploaded](why); final {
 		return why
 	}
 	if path.Base(at) == ".git" {
-		return always(`it leads to a repository elsewhere, as in a submodule or a worktree: send a clone instead, or "git submodule update --init" makes it again`)
+		return neverUploaded(`it leads to a repository elsewhere, as in a submodule or a worktree: send a clone instead, or "git submodule update --init" makes it again`)
 	}
 	_, inside, found := strings.Cut("/"+at, "/.git/")
 	if !found {
 		if strings.Contains("/"+at, "/node_modules/") {
-			return always(`programs there are run later: "npm ci" installs them`)
+			return neverUploaded(`programs there are run later: "npm ci" installs them`)
 		}
-		return always("it is protected: other programs run what is there")
+		return neverUploaded("it is protected: other programs run what is there")
 	}
 	if policy.IsRepositoryConfig(at) || policy.IsRepositoryIndex(at) {
 		return why
 	}
 	switch top, _, _ := strings.Cut(inside, "/"); {
 	case top == "hooks":
-		return always("git would run it")
+		return neverUploaded("git would run it")
 	case top == "index":
-		return always(`git writes files at whatever paths it has: "git reset" makes it again`)
+		return neverUploaded(`git writes files at whatever paths it has: "git reset" makes it again`)
 	case top == "modules":
-		return always(`it is of the repository of a submodule: "git submodule update --init" makes it again`)
+		return neverUploaded(`it is of the repository of a submodule: "git submodule update --init" makes it again`)
 	case top == "worktrees":
-		return always("it is of another worktree")
+		return neverUploaded("it is of another worktree")
 	case top == "reftable":
-		return always(`references are taken as files alone: "git refs migrate --ref-format=files" makes them before`)
+		return neverUploaded(`references are taken as files alone: "git refs migrate --ref-format=files" makes them before`)
 	case strings.HasPrefix(inside, "objects/info/alternates"):
-		return always(`it leads to the objects of another repository: "git repack -a -d" brings them into this one before`)
+		return neverUploaded(`it leads to the objects of another repository: "git repack -a -d" brings them into this one before`)
 	}
-	return always("git makes it by itself, or reads it to run something: only HEAD, refs, objects and logs are taken")
+	return neverUploaded("git makes it by itself, or reads it to run something: only HEAD, refs, objects and logs are taken")
 }

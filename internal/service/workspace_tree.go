@@ -26,7 +26,7 @@ func (r reason) Error() string { return string(r) }
 // take at most half of the list, so that the others are seen.
 func leaveOut(summary *pb.TreeSummary, path string, why error) {
 	summary.LeftOutCount++
-	_, always := errors.AsType[always](why)
+	_, always := errors.AsType[neverUploaded](why)
 	if always {
 		summary.AlwaysLeftOutCount++
 	}

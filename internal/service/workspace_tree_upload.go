@@ -303,7 +303,7 @@ func fatal(err error) bool {
 	if _, ok := errors.AsType[reason](err); ok {
 		return false
 	}
-	if _, ok := errors.AsType[always](err); ok || errors.Is(err, admission.ErrDenied) {
+	if _, ok := errors.AsType[neverUploaded](err); ok || errors.Is(err, admission.ErrDenied) {
 		return false
 	}
 	code := status.Code(fileStatus(err))

@@ -4,9 +4,16 @@
 // Package session keeps where callers work: a workspace, how far the
 // caller is trusted there, and which tools it has.
 //
-// Locks: Session.changing and the mutex of documents come before that of the store, and that before those of a session
-// and of tenantDirs. Whoever holds one of the last two takes no other lock. Functions of AfterClose, and all that removes
-// directories, run without a lock.
+// Locks, in this order; whoever holds one takes only those after it:
+//
+//  1. documents.mu: held while a call changes a document of the session
+//  2. Session.changing: held while the settings change, and while they are stored
+//  3. Store.mu: which sessions there are
+//  4. Session.mu, or that of tenantDirs
+//
+// hold.deciding is held while a replica takes or gives back a session, and comes before the mutex of holds. stored.measuring
+// is held over a measurement of the disk, and comes before stored.mu. Only Session.changing, documents.mu and hold.deciding are
+// held while the state is asked. Functions of AfterClose, and all that removes directories, run without a lock.
 //
 // A session below another uses that one until it is released itself, so that the workspace
 // they may share stays; what it may do is bounded when its settings are read.

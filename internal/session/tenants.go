@@ -177,14 +177,6 @@ func (s *Store) Stored(tenant string) (int64, error) {
 	return bytes, nil
 }
 
-// Store counts bytes that a tenant is about to have, until they are measured.
-func (s *Store) Store(tenant string, more int64) {
-	known := s.storedOf(tenant)
-	known.mu.Lock()
-	defer known.mu.Unlock()
-	known.bytes += more
-}
-
 func (s *Store) storedOf(tenant string) *stored {
 	known, _ := s.stored.LoadOrStore(tenant, new(stored))
 	return known.(*stored)

@@ -371,8 +371,8 @@ func linkTarget(w, link word, isDir bool) word {
 	return lit(strings.TrimSuffix(dir, "/") + "/" + w.text)
 }
 
-// arrives is what a file does when it is put somewhere: it becomes that, or it
-// gets into that, where that is a directory.
+// arrives adds the effects of putting a file at a destination: the file replaces the destination or,
+// where the destination is a directory, gets into it.
 func (c *invocation) arrives(w, to word, tree, isDir, isFile, parents bool) {
 	slash := to.known() && (strings.HasSuffix(to.text, "/") || to.text == "." || to.text == ".." || strings.HasSuffix(to.text, "/.") || strings.HasSuffix(to.text, "/.."))
 	if !isDir && !slash {

@@ -52,10 +52,10 @@ func surveyOf(file *syntax.File, text string) *survey {
 	return v
 }
 
-type where int
+type position int
 
 const (
-	atTop where = iota
+	atTop position = iota
 	inLoop
 	inFunc
 )
@@ -64,7 +64,7 @@ const (
 // loops around it do not matter to the directory.
 type surveyor struct {
 	*survey
-	loop, fn, dir where
+	loop, fn, dir position
 	locals        []string // of the function at hand
 	loops         bool
 	moves         [3]bool
@@ -152,7 +152,7 @@ func (l *surveyor) stmts(list []*syntax.Stmt) {
 	}
 }
 
-func (l *surveyor) inside(place where, lists ...[]*syntax.Stmt) {
+func (l *surveyor) inside(place position, lists ...[]*syntax.Stmt) {
 	l.loop, l.dir = place, place
 	for _, list := range lists {
 		l.stmts(list)

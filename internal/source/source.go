@@ -4,6 +4,10 @@
 // Package source joins tools from elsewhere with those that are built in. A source is
 // whatever offers them: an MCP server, an API, a folder of programs. A [Keeper] keeps
 // each connected, and its tools in the registry; one that is down holds up nobody.
+//
+// Locks: that of a [Keeper] comes before those of the registry and of a source.
+//
+// Goroutines: each source has one that keeps it connected. Close ends them, and waits.
 package source
 
 import (
@@ -166,12 +170,12 @@ type Keeper struct {
 	begun chan struct{}
 
 	mu      sync.Mutex
-	sources map[string]*kept
+	sources map[string]*keptSource
 	settled chan struct{} // closed, and made anew, when a status changes
 }
 
-// kept is a source that is kept connected.
-type kept struct {
+// keptSource is a source that is kept connected.
+type keptSource struct {
 	Source
 	status Status
 	retry  chan struct{}
@@ -181,7 +185,7 @@ type kept struct {
 // changed whenever the status of one changes. It must be closed.
 func NewKeeper(registry *tools.Registry, changed func(Status)) *Keeper {
 	k := &Keeper{
-		registry: registry, changed: changed, sources: make(map[string]*kept),
+		registry: registry, changed: changed, sources: make(map[string]*keptSource),
 		settled: make(chan struct{}), begun: make(chan struct{}),
 	}
 	k.begin = sync.OnceFunc(func() { close(k.begun) })
@@ -214,7 +218,7 @@ func (k *Keeper) add(s Source, wait func(context.Context)) error {
 	if other, taken := k.sources[s.Name()]; taken {
 		return fmt.Errorf("there are two sources named %s: one of kind %s, one of kind %s", s.Name(), other.Kind(), s.Kind())
 	}
-	one := &kept{
+	one := &keptSource{
 		Source: s, retry: make(chan struct{}, 1),
 		status: Status{Name: s.Name(), Kind: s.Kind(), State: Connecting, Since: time.Now()},
 	}
@@ -291,7 +295,7 @@ func (k *Keeper) Find(name string) (Source, error) {
 var ErrNone = errors.New("there is no source")
 
 // now returns how the source is, with what it tells of itself.
-func (one *kept) now() Status {
+func (one *keptSource) now() Status {
 	s := one.status
 	if d, ok := one.Source.(Detailed); ok {
 		s.Detail = d.Detail()
@@ -311,7 +315,7 @@ func (k *Keeper) Close() error {
 }
 
 // keep serves one source again and again until ctx is done.
-func (k *Keeper) keep(ctx context.Context, one *kept) {
+func (k *Keeper) keep(ctx context.Context, one *keptSource) {
 	pause := firstPause
 	for {
 		began := time.Now()
@@ -355,7 +359,7 @@ func serve(ctx context.Context, s Source, offer func([]tools.Tool)) (err error) 
 }
 
 // offer makes list the tools of a source.
-func (k *Keeper) offer(one *kept, list []tools.Tool) {
+func (k *Keeper) offer(one *keptSource, list []tools.Tool) {
 	var refused []string
 	if len(list) > maxTools {
 		refused = append(refused, fmt.Sprintf("%d tools: at most %d of one source are taken", len(list), maxTools))
@@ -378,7 +382,7 @@ func (k *Keeper) offer(one *kept, list []tools.Tool) {
 	})
 }
 
-func (k *Keeper) tell(one *kept, change func(*Status)) {
+func (k *Keeper) tell(one *keptSource, change func(*Status)) {
 	k.mu.Lock()
 	change(&one.status)
 	now := one.now()

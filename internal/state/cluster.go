@@ -25,7 +25,7 @@ const (
 )
 
 // connect connects to a cluster.
-func (e *engine) connect(ctx context.Context, options Options) error {
+func (e *engine) connect(options Options) error {
 	e.replicas = cmp.Or(options.Replicas, defaultCluster)
 	e.storage = jetstream.FileStorage
 	if err := CheckURL(options.URL); err != nil {

@@ -33,9 +33,8 @@ const (
 
 // manifest says what is in a directory, so that what is missing is missed.
 type manifest struct {
-	Version  int      `json:"version"`
-	Streams  []string `json:"streams"`
-	Unsynced bool     `json:"unsynced,omitempty"` // see Options
+	Version int      `json:"version"`
+	Streams []string `json:"streams"`
 
 	// Blocks are the files with records and their sizes, when the directory was
 	// closed. While it is used, or after a crash, there are none.
@@ -219,9 +218,9 @@ func syncFile(path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// use notes that the directory is used, and how.
-func (d *directory) use(unsynced bool) error {
-	d.manifest.Blocks, d.manifest.Unsynced = nil, unsynced
+// use notes that the directory is used.
+func (d *directory) use() error {
+	d.manifest.Blocks = nil
 	d.settled.Store(true)
 	return d.writeManifest(d.manifest)
 }

@@ -93,7 +93,7 @@ func Open(ctx context.Context, options Options) (Engine, error) {
 	case options.URL != "" && options.Dir != "":
 		return nil, errors.New("the state has a URL and a directory: it is in a cluster or here, so give one of them")
 	case options.URL != "":
-		err = e.connect(ctx, options)
+		err = e.connect(options)
 	default:
 		err = e.begin(ctx, options)
 	}
@@ -309,7 +309,6 @@ func (e *engine) Usage(ctx context.Context) ([]Usage, error) {
 	infos := e.js.ListStreams(short)
 	for info := range infos.Info() {
 		u := Usage{
-			Entries:  info.State.Msgs,
 			Bytes:    info.State.Bytes,
 			MaxBytes: uint64(max(info.Config.MaxBytes, 0)),
 		}

@@ -62,7 +62,7 @@ func (e *engine) begin(ctx context.Context, options Options) error {
 		if err := dir.verify(); err != nil {
 			return err
 		}
-		if err := dir.use(options.Unsynced); err != nil {
+		if err := dir.use(); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (e *engine) begin(ctx context.Context, options Options) error {
 		StoreDir:               store,
 		JetStreamMaxStore:      limit,
 		JetStreamMaxMemory:     limit,
-		SyncAlways:             !options.Unsynced,
+		SyncAlways:             true,
 		SyncInterval:           time.Second,
 	}
 	if err := e.local.start(ctx); err != nil {

@@ -42,9 +42,6 @@ func (e *engine) Log(ctx context.Context, s Space) (Log, error) {
 	}
 	c.Discard = jetstream.DiscardOld
 	c.Duplicates = min(duplicates, cmp.Or(s.MaxAge, duplicates))
-	if s.Relaxed && c.Replicas == 1 && c.Storage == jetstream.FileStorage {
-		c.PersistMode = jetstream.AsyncPersistMode
-	}
 	stream, err := e.provide(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("log %s: %w", s.Name, err)

@@ -33,10 +33,6 @@ type Options struct {
 	// 4 GiB.
 	MaxBytes int64
 
-	// Unsynced trades safety for speed: what was written in the last second before a
-	// loss of power may be gone. The end of the process alone loses nothing either way.
-	Unsynced bool
-
 	// Log is told what the engine has to say; nil is nobody.
 	Log *zap.Logger
 }

@@ -12,6 +12,10 @@
 // What a write that failed with ErrUnavailable did is unknown: read before trying again.
 //
 // Locks: each type has one, and takes no other while it holds it. None is held while NATS is asked.
+//
+// Goroutines: an engine that outlives the process or is elsewhere has one that asks whether it can be used;
+// one on a directory has another that mends what its disk lost. Close ends both, and waits. A [Mirror] has one until the
+// context it was made with is done. A watch that has ended has one that empties what the subscription still holds.
 package state
 
 import (
@@ -119,17 +123,12 @@ type Space struct {
 
 	// Volatile keeps it in memory: a restart of the engine forgets it.
 	Volatile bool
-
-	// Relaxed has an engine in this process write the records of a log behind their
-	// acknowledgement: the end of the process may take the last of them.
-	Relaxed bool
 }
 
 // A Usage tells how full a space is.
 type Usage struct {
 	Name     string
 	Log      bool
-	Entries  uint64
 	Bytes    uint64
 	MaxBytes uint64
 }

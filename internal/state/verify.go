@@ -111,8 +111,7 @@ func (i *inspection) run() error {
 }
 
 func (i *inspection) stream(dir, name string) error {
-	config, ok := i.config(dir, name)
-	if !ok {
+	if !i.hasConfig(dir, name) {
 		return nil
 	}
 	blocks, err := blocksOf(dir)
@@ -132,9 +131,8 @@ func (i *inspection) stream(dir, name string) error {
 		report.Records += records
 		report.Bytes += int64(len(data))
 		// The end of the last block may be half a record, which a crash
-		// interrupted: it was not acknowledged. Who is lax about that writes
-		// several blocks so.
-		last := n == len(blocks)-1 || config.PersistMode == "async" || i.d.manifest.Unsynced
+		// interrupted: it was not acknowledged.
+		last := n == len(blocks)-1
 		if len(rest) > 0 && (i.report.Clean || !last || !torn(rest)) {
 			i.damage("%s is damaged at byte %d of %d", filepath.Join(dir, blocksName, block.name), len(data)-len(rest), len(data))
 		}
@@ -143,34 +141,34 @@ func (i *inspection) stream(dir, name string) error {
 	return nil
 }
 
-// config checks the configuration of a space. The engine writes it and then its checksum:
+// hasConfig checks the configuration of a space. The engine writes it and then its checksum:
 // between the two a crash leaves an older checksum, which would make the engine forget
 // the space.
-func (i *inspection) config(dir, name string) (config struct {
-	Name        string `json:"name"`
-	PersistMode string `json:"persist_mode"`
-}, ok bool) {
+func (i *inspection) hasConfig(dir, name string) bool {
+	var config struct {
+		Name string `json:"name"`
+	}
 	text, err := os.ReadFile(filepath.Join(dir, metaName))
 	if err != nil || json.Unmarshal(text, &config) != nil || config.Name != name {
 		i.damage("%s does not tell what is there", filepath.Join(dir, metaName))
-		return config, false
+		return false
 	}
 	h := hasher(name)
 	h.Write(text)
 	want := hex.EncodeToString(h.Sum(nil))
 	if got, err := os.ReadFile(filepath.Join(dir, sumName)); err == nil && string(got) == want {
-		return config, true
+		return true
 	}
 	if i.report.Clean {
 		i.damage("%s is not what was written", filepath.Join(dir, metaName))
-		return config, false
+		return false
 	}
 	if i.repair {
 		if err := os.WriteFile(filepath.Join(dir, sumName), []byte(want), 0o600); err != nil {
 			i.damage("%s cannot be written: %v", filepath.Join(dir, sumName), err)
 		}
 	}
-	return config, true
+	return true
 }
 
 type block struct {

@@ -18,7 +18,6 @@ import (
 type Found struct {
 	Path, Name, Container, Kind string
 	Line, EndLine               int
-	Depth                       int
 
 	score int
 }
@@ -62,7 +61,7 @@ func (e *Engine) Find(ctx context.Context, s Scope, q Query, progress func(done,
 			}
 			found = append(found, Found{
 				Path: f.path, Name: r.name, Container: r.container, Kind: kinds[r.kind],
-				Line: r.line, EndLine: r.end(), Depth: int(r.depth), score: score - weight(r),
+				Line: r.line, EndLine: r.end(), score: score - weight(r),
 			})
 		}
 	}

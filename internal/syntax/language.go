@@ -27,12 +27,12 @@ type language struct {
 	// separable says that what stands at the top of a text parses as well by itself.
 	separable bool
 	laidOut   bool // its layout is known without parsing
-	rules     map[string]*rule
+	rules     map[string]*symbolRule
 	around    []string
 }
 
-// A rule says how a node is a symbol.
-type rule struct {
+// A symbolRule says how a node is a symbol.
+type symbolRule struct {
 	kind   string
 	name   string // where its name is
 	has    string
@@ -60,7 +60,7 @@ func readLanguages(text string) (map[string]*language, []*language) {
 		switch {
 		case len(words) == 0 || line[0] == '#':
 		case line[0] != '\t':
-			l = &language{name: words[0], rules: make(map[string]*rule)}
+			l = &language{name: words[0], rules: make(map[string]*symbolRule)}
 			if words = words[1:]; words[0] == "=" {
 				like := all[words[1]]
 				maps.Copy(l.rules, like.rules)
@@ -94,8 +94,8 @@ func readLanguages(text string) (map[string]*language, []*language) {
 	return all, order
 }
 
-func newRule(words []string) *rule {
-	r := &rule{kind: words[0], name: "name"}
+func newRule(words []string) *symbolRule {
+	r := &symbolRule{kind: words[0], name: "name"}
 	for _, word := range words[1:] {
 		key, value, _ := strings.Cut(word, "=")
 		field, node, other := strings.Cut(key, ":")

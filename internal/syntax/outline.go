@@ -105,7 +105,7 @@ func (t *tree) outline(prose bool) []Symbol {
 }
 
 // symbol makes the symbol of a node, whose name is that of another.
-func (t *tree) symbol(i int, n name, r *rule) Symbol {
+func (t *tree) symbol(i int, n name, r *symbolRule) Symbol {
 	s := Symbol{Name: n.text, Kind: r.kind, Container: n.container}
 	for _, other := range r.other {
 		if c := t.child(i, t.fieldOf[other.field]); c >= 0 && t.kindOf(c) == other.node {
@@ -142,7 +142,7 @@ type name struct {
 }
 
 // names returns the names of a node, as its rule finds them.
-func (t *tree) names(i int, r *rule) []name {
+func (t *tree) names(i int, r *symbolRule) []name {
 	switch r.name {
 	case "(id)":
 		return t.elementName(i)
@@ -290,7 +290,7 @@ func (t *tree) headEnd(i int) uint32 {
 }
 
 // signature returns how a symbol is declared, on one line.
-func (t *tree) signature(i int, r *rule) string {
+func (t *tree) signature(i int, r *symbolRule) string {
 	text := t.text[t.nodes[i].start:t.headEnd(i)]
 	if int(t.nodes[i].start)+len(text) == int(t.nodes[i].end) { // it has no body: what follows is long
 		text, _, _ = bytes.Cut(text, []byte("\n"))

@@ -175,8 +175,8 @@ func isTest(file string) bool {
 		slices.ContainsFunc(strings.Split(path.Dir(file), "/"), func(dir string) bool { return slices.Contains(testDirs, dir) })
 }
 
-// important returns what stands at the top of a file, with a score that says what of a file matters to who has not seen it: types by what they
-// have, functions by their length, what others can use before what they cannot.
+// important returns the symbols at the top level of a file, with a score for readers who have not seen the file: types score
+// by their members, functions by their length, and exported symbols come before others.
 func (f pathSymbols) important() []Found {
 	members := make(map[string]int)
 	for r := range f.each {

@@ -76,8 +76,8 @@ func newParsers(pool *Pool, processes int, background bool) *parsers {
 	}
 }
 
-// A task is a text to be parsed.
-type task struct {
+// A parseRequest is a text to be parsed.
+type parseRequest struct {
 	text []byte
 	only *excerpt // what is parsed of it; nil for all
 
@@ -89,13 +89,13 @@ type task struct {
 
 // parse returns the tree of a text.
 func (p *parsers) parse(ctx context.Context, l *language, text []byte) (*tree, error) {
-	return p.do(ctx, l, task{text: text})
+	return p.do(ctx, l, parseRequest{text: text})
 }
 
 // skim returns a tree of a text that has all symbols.
 func (p *parsers) skim(ctx context.Context, l *language, text []byte) (*tree, error) {
 	if only, half := l.declarations(text); only != nil && len(only.pieces) > 0 {
-		if t, err := p.do(ctx, l, task{text: text, only: only}); err != nil || half || !t.flawed() {
+		if t, err := p.do(ctx, l, parseRequest{text: text, only: only}); err != nil || half || !t.flawed() {
 			return t, err
 		}
 	}
@@ -103,7 +103,7 @@ func (p *parsers) skim(ctx context.Context, l *language, text []byte) (*tree, er
 }
 
 // do returns the tree of a task.
-func (p *parsers) do(ctx context.Context, l *language, what task) (*tree, error) {
+func (p *parsers) do(ctx context.Context, l *language, what parseRequest) (*tree, error) {
 	if len(what.text) > MaxText {
 		return nil, fmt.Errorf("%w: it has %d bytes, and %d are the most", ErrLimit, len(what.text), MaxText)
 	}
@@ -374,7 +374,7 @@ func (one *process) ask(request []byte) ([]byte, error) {
 }
 
 // request is the request for the nodes of a task; see cmd/toolserver-syntax.
-func (t *task) request(name string) []byte {
+func (t *parseRequest) request(name string) []byte {
 	text := t.text
 	if t.only != nil {
 		text = t.only.text

@@ -195,7 +195,7 @@ func (e *Engine) matchFile(ctx context.Context, c *pattern, x source, most int) 
 			return text, found, err
 		}
 	}
-	what := task{text: text}
+	what := parseRequest{text: text}
 	if known != nil || c.language.laidOut { // the nodes are not wanted for anything else
 		what.places, what.levels = places, c.levels
 	}
@@ -236,7 +236,7 @@ func (e *Engine) matchParts(ctx context.Context, c *pattern, text []byte, known 
 	if len(only.pieces) == 0 {
 		return nil, true, nil
 	}
-	t, err := e.parsers.do(ctx, c.language, task{text: text, only: only, places: only.places(places), levels: c.levels})
+	t, err := e.parsers.do(ctx, c.language, parseRequest{text: text, only: only, places: only.places(places), levels: c.levels})
 	if err != nil || t.flawed() {
 		return nil, false, fatal(ctx, err)
 	}

@@ -132,7 +132,7 @@ func (t *tree) flawed() bool { return t.nodes[0].flags&isFlawed != 0 }
 type grammar struct {
 	*language
 	kinds, fields []string
-	rules         []*rule // by kind; nil for what is no symbol
+	rules         []*symbolRule // by kind; nil for what is no symbol
 	fieldOf       map[string]uint8
 }
 
@@ -141,7 +141,7 @@ func newGrammar(l *language, body []byte) (*grammar, error) {
 	if err := json.Unmarshal(body, &names); err != nil || len(names.Fields) > 256 || len(names.Kinds) > errorKind {
 		return nil, fmt.Errorf("%w: a grammar that is none", ErrCrashed)
 	}
-	g := &grammar{language: l, kinds: names.Kinds, fields: names.Fields, rules: make([]*rule, len(names.Kinds)), fieldOf: make(map[string]uint8)}
+	g := &grammar{language: l, kinds: names.Kinds, fields: names.Fields, rules: make([]*symbolRule, len(names.Kinds)), fieldOf: make(map[string]uint8)}
 	for i, name := range names.Kinds {
 		g.rules[i] = l.rules[name]
 	}

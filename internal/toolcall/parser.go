@@ -72,10 +72,6 @@ func allSyntaxes() (all []*syntax) {
 	return all
 }
 
-// Dialect returns the dialect of what came, as far as that is known; nil for text of
-// any dialect.
-func (p *Parser) Dialect() *Dialect { return p.dialect }
-
 // Write takes the next piece of what the model writes and returns what became clear
 // with it. The slice is good until the next Write.
 func (p *Parser) Write(chunk []byte) []Piece {

@@ -327,9 +327,6 @@ type KeptArtifact struct {
 type ArtifactWriter interface {
 	io.Writer
 
-	// Artifact returns what there is by now.
-	Artifact() Artifact
-
 	// Close returns what is kept.
 	Close() Artifact
 }

@@ -17,11 +17,13 @@
 //	steps.go       its steps, each after those it depends on
 //	call.go        a step that is a call: tried again, and what a restart left of it
 //
-// Locks: that of [Workflows] guards which runs are carried on here, that of a run what is
-// known of it. None is held while something is waited for.
+// Locks: Workflows.opening is held while the engine opens what is stored, and no other with it.
+// Workflows.mu guards which runs are carried on here, that of a run what is
+// known of it: neither is held while the other is taken, or while something is waited for.
 //
 // Goroutines: one looks for runs that nobody carries on. A run has one, one that keeps its
-// lease, and one for each step that is under way.
+// lease, and one for each step that is under way; a step over a list has one for each item. Mirrors have their
+// own. Close ends all, and waits.
 package workflow
 
 import (

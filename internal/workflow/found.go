@@ -19,7 +19,7 @@ import (
 // found is a run as its owner sees it, whichever process carries it on.
 type found struct {
 	w   *Workflows
-	k   *kept
+	k   *buckets
 	env tools.Env
 	id  string
 }
@@ -132,7 +132,7 @@ func (f *found) change(ctx context.Context, change func(*head) error) error {
 }
 
 // changeHead changes what is stored of a run. What others change meanwhile is seen.
-func (w *Workflows) changeHead(ctx context.Context, k *kept, key string, change func(*head) error) error {
+func (w *Workflows) changeHead(ctx context.Context, k *buckets, key string, change func(*head) error) error {
 	for {
 		entry, err := k.runs.Get(ctx, key)
 		if errors.Is(err, state.ErrNotFound) {

@@ -23,7 +23,7 @@ import (
 // run is a run that this process carries on.
 type run struct {
 	w      *Workflows
-	k      *kept
+	k      *buckets
 	head   *head // as it was when this process took it on
 	cancel context.CancelCauseFunc
 	ctx    context.Context //nolint:containedctx // of all its steps
@@ -58,15 +58,15 @@ func failed(path, code, format string, args ...any) error {
 	return &stepError{path: path, code: code, reason: fmt.Sprintf(format, args...)}
 }
 
-func newRun(w *Workflows, k *kept, h *head) *run {
+func newRun(w *Workflows, k *buckets, h *head) *run {
 	r := &run{w: w, k: k, head: h, left: make(chan struct{}), pausing: make(chan struct{}), steps: make(map[string]*stepRecord)}
 	r.pause = sync.OnceFunc(func() { close(r.pausing) })
 	r.ctx, r.cancel = context.WithCancelCause(w.base)
 	return r
 }
 
-// heed does what was asked of the run meanwhile.
-func (r *run) heed(h *head, there bool) {
+// applyWanted does what was asked of the run meanwhile.
+func (r *run) applyWanted(h *head, there bool) {
 	switch {
 	case !there || h.Round != r.head.Round:
 		r.cancel(errLeft)
@@ -84,7 +84,7 @@ func (r *run) carryOn(lease state.Revision) {
 		defer close(kept)
 		r.keepLease(lease)
 	}()
-	r.heed(r.head, true)
+	r.applyWanted(r.head, true)
 	result, err := r.carried()
 	r.note(result, err)
 	r.cancel(errLeft)

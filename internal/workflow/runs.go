@@ -82,7 +82,7 @@ type Workflows struct {
 	atWork  sync.WaitGroup
 
 	opening sync.Mutex
-	kept    *kept // nil before it is needed
+	kept    *buckets // nil before it is needed
 
 	mu      sync.Mutex
 	local   map[string]*run // by id: those that this process carries on
@@ -90,8 +90,8 @@ type Workflows struct {
 	closing bool
 }
 
-// kept is what is stored.
-type kept struct {
+// buckets is what is stored.
+type buckets struct {
 	definitions, runs, holders state.KV
 	texts                      *state.Mirror[*saved]
 	heads                      *state.Mirror[*head]
@@ -130,14 +130,12 @@ func (w *Workflows) Begin() {
 }
 
 // enter runs f apart, unless all ends.
-func (w *Workflows) enter(f func()) bool {
+func (w *Workflows) enter(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closing {
-		return false
+	if !w.closing {
+		w.atWork.Go(f)
 	}
-	w.atWork.Go(f)
-	return true
 }
 
 func (w *Workflows) sleep(ctx context.Context, d time.Duration) {
@@ -163,7 +161,7 @@ func (w *Workflows) Close() error {
 func (w *Workflows) Lasting() bool { return w.options.Lasting }
 
 // open opens what is stored.
-func (w *Workflows) open(ctx context.Context) (*kept, error) {
+func (w *Workflows) open(ctx context.Context) (*buckets, error) {
 	w.opening.Lock()
 	defer w.opening.Unlock()
 	if w.kept != nil {
@@ -173,7 +171,7 @@ func (w *Workflows) open(ctx context.Context) (*kept, error) {
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	k := new(kept)
+	k := new(buckets)
 	if k.definitions, err = engine.KV(ctx, state.Space{Name: "workflows"}); err != nil {
 		return nil, unavailable(err)
 	}
@@ -218,12 +216,12 @@ func (w *Workflows) changed(_ string, h *head, there bool) {
 	w.news = make(chan struct{})
 	w.mu.Unlock()
 	if r != nil {
-		r.heed(h, there)
+		r.applyWanted(h, there)
 	}
 }
 
 // adopt carries on what nobody does.
-func (w *Workflows) adopt(k *kept) {
+func (w *Workflows) adopt(k *buckets) {
 	for _, key := range k.heads.Keys(runs) {
 		h, _, there := k.heads.Get(key)
 		if !there || h.over() || w.base.Err() != nil {
@@ -245,7 +243,7 @@ func (w *Workflows) adopt(k *kept) {
 }
 
 // carry takes a run on, if nobody else does: leased is the revision of a lease to take over.
-func (w *Workflows) carry(k *kept, h *head, leased state.Revision) {
+func (w *Workflows) carry(k *buckets, h *head, leased state.Revision) {
 	key := leaseKey(h.ID)
 	lease, err := k.holders.Update(w.base, key, []byte(w.me), leased, leaseTime)
 	if err != nil {
@@ -267,7 +265,7 @@ func (w *Workflows) carry(k *kept, h *head, leased state.Revision) {
 func ownerOf(env tools.Env) string { return errand.Of(env).Owner() }
 
 // world is what a definition of a principal may speak of.
-func (w *Workflows) world(k *kept, env tools.Env) World {
+func (w *Workflows) world(k *buckets, env tools.Env) World {
 	owner := ownerOf(env)
 	world := World{Workflow: k.definitionsOf(owner), Env: env}
 	if env.Catalog != nil {
@@ -373,7 +371,7 @@ func (w *Workflows) CheckRun(env tools.Env, id string) error {
 }
 
 // toRun returns a run of a workflow as it is now, or why there is none.
-func (w *Workflows) toRun(ctx context.Context, k *kept, env tools.Env, name string, parameters json.RawMessage) (*head, error) {
+func (w *Workflows) toRun(ctx context.Context, k *buckets, env tools.Env, name string, parameters json.RawMessage) (*head, error) {
 	s, _, there := k.texts.Get(definitionKey(ownerOf(env), name))
 	if !there {
 		return nil, w.none(k, env, name)
@@ -438,7 +436,7 @@ func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, param
 }
 
 // room makes room for one more run of a principal, or says why there is none.
-func (w *Workflows) room(k *kept, env tools.Env) error {
+func (w *Workflows) room(k *buckets, env tools.Env) error {
 	var ended []*head
 	running := 0
 	for _, key := range k.heads.Keys(runs + state.Key(ownerOf(env)) + "/") {
@@ -463,7 +461,7 @@ func (w *Workflows) room(k *kept, env tools.Env) error {
 }
 
 // forget removes a run that has ended.
-func (w *Workflows) forget(k *kept, h *head) {
+func (w *Workflows) forget(k *buckets, h *head) {
 	if k.runs.Delete(w.base, h.key(), 0) == nil {
 		k.heads.Forget(h.key())
 	}

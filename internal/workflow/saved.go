@@ -27,7 +27,7 @@ func named(name string) error {
 }
 
 // definitionsOf returns what finds the texts of an owner's workflows.
-func (k *kept) definitionsOf(owner string) func(name string) (text string, there bool) {
+func (k *buckets) definitionsOf(owner string) func(name string) (text string, there bool) {
 	return func(name string) (string, bool) {
 		s, _, there := k.texts.Get(definitionKey(owner, name))
 		if !there {
@@ -48,7 +48,7 @@ func (w *Workflows) Validate(ctx context.Context, env tools.Env, text string) (w
 }
 
 // read parses a definition, and those that it runs.
-func (w *Workflows) read(ctx context.Context, k *kept, env tools.Env, name, text string) (workflow.About, map[string]string, error) {
+func (w *Workflows) read(ctx context.Context, k *buckets, env tools.Env, name, text string) (workflow.About, map[string]string, error) {
 	world := w.world(k, env)
 	parsed, err := Parse(text, world)
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *Workflows) CheckSave(env tools.Env, name, text string, replace bool) er
 }
 
 // toSave returns what is to be kept in place of which revision, or why it is not.
-func (w *Workflows) toSave(ctx context.Context, env tools.Env, name, text string, replace bool) (k *kept, about workflow.About, s *saved, last state.Revision, err error) {
+func (w *Workflows) toSave(ctx context.Context, env tools.Env, name, text string, replace bool) (k *buckets, about workflow.About, s *saved, last state.Revision, err error) {
 	if err = named(name); err != nil {
 		return
 	}
@@ -163,7 +163,7 @@ func (w *Workflows) Save(ctx context.Context, env tools.Env, name, text string, 
 }
 
 // none is the failure of a workflow that is not there, for this principal.
-func (w *Workflows) none(k *kept, env tools.Env, name string) error {
+func (w *Workflows) none(k *buckets, env tools.Env, name string) error {
 	var names []string
 	for _, key := range k.texts.Keys(definitions + state.Key(ownerOf(env)) + "/") {
 		parts := state.Parts(key)

@@ -55,7 +55,7 @@ func (r *run) workflow(ctx context.Context, w *Workflow, prefix string, paramete
 			}
 			begun[s] = true
 			running++
-			scope := scopeOf(values, s, over)
+			scope := scopeOf(values, over)
 			go func() {
 				e := &ended{step: s}
 				defer func() { ends <- e }()
@@ -100,8 +100,8 @@ func isReady(s *ready, over map[*ready]*ended) bool {
 	return true
 }
 
-// scopeOf returns what the expressions of a step may speak of; of the result, with nil.
-func scopeOf(parameters any, s *ready, over map[*ready]*ended) map[string]any {
+// scopeOf returns what expressions may speak of once the steps are over that are.
+func scopeOf(parameters any, over map[*ready]*ended) map[string]any {
 	steps := make(map[string]any)
 	for before, e := range over {
 		state := stepDone
@@ -119,7 +119,7 @@ func (r *run) result(w *Workflow, prefix string, parameters any, over map[*ready
 	var value any
 	if w.result != nil {
 		var err error
-		if value, err = w.result.fill(scopeOf(parameters, nil, over)); err != nil {
+		if value, err = w.result.fill(scopeOf(parameters, over)); err != nil {
 			return nil, failed(prefix, "invalid_expression", "result: %v", err)
 		}
 	} else {

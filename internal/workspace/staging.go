@@ -299,8 +299,8 @@ func (s *Staging) Finish() error {
 	return errors.Join(failed...)
 }
 
-// syncAll writes all that the file system of the workspace has to write, where
-// so many directories wait for it that this is worth it, and tells which it is.
+// syncAll syncs the whole file system of the workspace and returns its device, where so many
+// directories wait for a sync that this is cheaper than one sync each.
 func (w *Workspace) syncAll(waiting int) (device uint64, done bool) {
 	if waiting <= fewFiles {
 		return 0, false

@@ -21,8 +21,11 @@
 // raw system calls on memory set aside, and that is why it looks like it does.
 //
 // The seccomp filter is that of the thread that makes guards: everything inherits
-// it. What it leaves to the helper is in deputy_linux.go, signals_linux.go and
+// it. What it leaves to the helper is in notify_linux.go, signals_linux.go and
 // sockets_linux.go.
+//
+// Goroutines: each listener for system calls has one, and each system call that is answered has one; they end
+// with the process.
 package helper
 
 import (
@@ -322,7 +325,7 @@ const AnswerSize = 256
 // What the server says to a guard is one byte each: a signal for the process
 // group of the command; Tell, which asks for a report of what is running;
 // Terminate, which asks everything that is running to end; or HangUp, which tells
-// it that its terminal is gone. The end of what the server says has it killed.
+// everything that the terminal is gone. When the server closes the connection, the guard kills everything.
 const (
 	Tell      = 255
 	Terminate = 254

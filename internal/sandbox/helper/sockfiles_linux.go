@@ -16,8 +16,8 @@ import (
 )
 
 // Sockets of the file system. One is bound by a thread that Landlock lets make
-// sockets below the roots of the command and nowhere else, with the path as the
-// command gave it: that is what others are told who ask for its name.
+// sockets below the roots of the command and nowhere else. The thread binds by the path that the
+// command gave, since getpeername(2) returns that path to other processes.
 
 // fileID tells files apart that are there at the same time.
 type fileID struct{ device, inode uint64 }
@@ -150,8 +150,8 @@ func boundFile(at place, roots []string, begin time.Time) (id fileID, err error)
 	return id, nil
 }
 
-// connectPath connects to a socket of the session. While the file is open and
-// somebody has the socket that was bound to it, it is that one.
+// connectPath connects to a socket of the session. The helper holds the file open meanwhile: as long as
+// a process has the socket that was bound to the file, the path leads to no other socket.
 func (h *helper) connectPath(a *asked, taken *socket, path string) error {
 	if taken.family != unix.AF_UNIX {
 		return syscall.EAFNOSUPPORT

@@ -101,7 +101,7 @@ var (
 	// errCold says that a workspace cannot be kept in memory.
 	errCold = errors.New("the workspace cannot be kept in memory")
 
-	// errShort says that it cannot be for now: others need what it would take.
+	// errShort says that a workspace cannot be kept in memory for now: other processes need the watches.
 	errShort = errors.New("there are too few inotify watches to keep the workspace in memory")
 
 	// errMissed says that changes were missed.

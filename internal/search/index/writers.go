@@ -19,8 +19,8 @@ import (
 
 // writers is told by the kernel what happens to files by whatever name: that they
 // are opened, that those who wrote to them are done, that they get or lose a
-// name. It is shared by all workspaces of a pool, since to look whether a file
-// has a writer is to open it, of which all are told who follow it.
+// name. All workspaces of a pool share one: to find out whether a file has a writer is to open the file,
+// and the kernel reports that opening to every watch of the file.
 type writers struct {
 	mu      sync.Mutex
 	watch   *workspace.Watch // nil while there are no users

@@ -109,7 +109,7 @@ func perform(ctx context.Context, env tools.Env, b *browser.Browser, t *browser.
 	case "download":
 		return download(ctx, env, b, in, d)
 	case "tabs":
-		return tabs(ctx, b, in, d)
+		return tabs(ctx, b, in)
 	case "console":
 		return console(env, t), nil
 	case "network":
@@ -283,7 +283,7 @@ func write(env tools.Env, name string, content io.Reader, d *details) ([]tools.C
 	return []tools.Content{tools.Text(fmt.Sprintf("Wrote %s, %s.", name, output.Size(uint64(info.Size))))}, nil
 }
 
-func tabs(ctx context.Context, b *browser.Browser, in *browserInput, d *details) ([]tools.Content, error) {
+func tabs(ctx context.Context, b *browser.Browser, in *browserInput) ([]tools.Content, error) {
 	switch in.Action {
 	case "new":
 		t, err := b.Open(ctx)

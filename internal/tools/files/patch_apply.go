@@ -37,13 +37,13 @@ func joinText(lines []textLine) string {
 	return b.String()
 }
 
-// A way is how much of a line is compared, the strictest first.
-type way struct {
+// A lineForm is how much of a line is compared, the strictest first.
+type lineForm struct {
 	form func(string) string
 	note string // what was ignored
 }
 
-var ways = []way{
+var lineForms = []lineForm{
 	{func(s string) string { return s }, ""},
 	{func(s string) string { return strings.TrimSuffix(s, "\r") }, ""}, // a patch in LF of a file in CRLF
 	{func(s string) string { return strings.TrimRight(s, " \t\r") }, "white space at the end of lines was ignored"},
@@ -150,7 +150,7 @@ func (h *hunk) find(name string, lines []textLine, cursor, drift int) (at, skipp
 			break
 		}
 		wanted := old[head : len(old)-tail]
-		for _, w := range ways {
+		for _, w := range lineForms {
 			places := h.matches(lines, wanted, from, w)
 			if len(places) == 0 {
 				continue
@@ -175,7 +175,7 @@ func (h *hunk) find(name string, lines []textLine, cursor, drift int) (at, skipp
 	for _, l := range old {
 		b.WriteString(l.text + "\n")
 	}
-	if places := h.matches(lines, old, 0, ways[0]); len(places) > 0 {
+	if places := h.matches(lines, old, 0, lineForms[0]); len(places) > 0 {
 		return 0, 0, "", tools.Failf("patch_failed", "Change %d of %s fits at line %s, which is above the change before it. Nothing was changed. Put the changes of a file in the order of its lines, and make one of those that overlap.",
 			h.number, name, numbers(places))
 	}
@@ -261,7 +261,7 @@ func (h *hunk) place(name string, lines []textLine, cursor, drift int) (int, err
 }
 
 // matches returns where the lines wanted are, from a line on.
-func (h *hunk) matches(lines []textLine, wanted []patchLine, from int, w way) []int {
+func (h *hunk) matches(lines []textLine, wanted []patchLine, from int, w lineForm) []int {
 	forms := make([]string, len(wanted))
 	for i, l := range wanted {
 		forms[i] = w.form(l.text)

@@ -48,7 +48,7 @@ func (s *Source) reach(ctx context.Context) (*reached, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if s.server.Transport == transportSSE {
-		r.transport = lasting{ctx, &sdk.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: r.client, MaxEventSize: maxLine}}
+		r.transport = detachedTransport{ctx, &sdk.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: r.client, MaxEventSize: maxLine}}
 		return r, nil
 	}
 	transport := &sdk.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: r.client, MaxEventSize: maxLine}
@@ -65,13 +65,13 @@ func (s *Source) reach(ctx context.Context) (*reached, error) {
 	return r, nil
 }
 
-// lasting connects for as long as its own context lasts.
-type lasting struct {
+// detachedTransport connects for as long as its own context lasts.
+type detachedTransport struct {
 	ctx   context.Context
 	inner sdk.Transport
 }
 
-func (l lasting) Connect(ctx context.Context) (sdk.Connection, error) {
+func (l detachedTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	type made struct {
 		c   sdk.Connection
 		err error

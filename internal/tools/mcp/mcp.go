@@ -5,10 +5,11 @@
 // addresses. A server may say and do what it likes: what it says is bounded and never
 // believed, and what it breaks are its own calls.
 //
-// Locks: that of a [Source] comes before that of its sign-in. The others are taken alone.
+// Locks: that of a [Source] comes before that of its sign-in, that of a process before that of the journal. The
+// others are taken alone.
 //
 // Goroutines: Serve has one that waits for the connection to end, and those of the
-// go-sdk; all end before it returns.
+// go-sdk; all end before it returns. A connection over HTTP is made on one that ends with the context of Serve.
 package mcp
 
 import (

@@ -101,7 +101,7 @@ func (f *Family) search(configured []Engine) (tools.Tool, error) {
 			if e == nil {
 				return tools.Result{}, tools.Failf("unavailable", "web_search %s.", unconfigured)
 			}
-			return f.ask(ctx, env, e, in)
+			return f.ask(ctx, e, in)
 		})
 	tool = tools.WithChoices(tool, "engine", names...)
 	if len(engines) == 0 {
@@ -120,7 +120,7 @@ type searchDetails struct {
 }
 
 // ask asks an engine.
-func (f *Family) ask(ctx context.Context, env tools.Env, e *engine, in searchInput) (tools.Result, error) {
+func (f *Family) ask(ctx context.Context, e *engine, in searchInput) (tools.Result, error) {
 	request, key, err := e.request(in)
 	if err != nil {
 		return tools.Result{}, tools.Failf("credentials", "The engine %s was not asked: its configuration cannot be used. Tell the operator.", e.Name)

@@ -157,15 +157,6 @@ type Family struct {
 
 const maxDecoding = 2 // pictures and PDF documents that are decoded at once
 
-// Tools returns the tools of [New].
-func Tools(c Config, documents Documents) ([]tools.Tool, error) {
-	f, err := New(c, documents)
-	if err != nil {
-		return nil, err
-	}
-	return f.Tools(), nil
-}
-
 // New returns the family. Without documents PDF cannot be read. The configuration was
 // checked.
 func New(c Config, documents Documents) (*Family, error) {

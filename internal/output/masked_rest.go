@@ -3,16 +3,16 @@
 
 package output
 
-// swallow leaves out what belongs to a secret that is masked already, however
+// maskedRest leaves out what belongs to a secret that is masked already, however
 // long that is: it needs not be held back to know where it ends.
-type swallow struct {
+type maskedRest struct {
 	class byteClass
 	left  int    // how much may still belong to it
 	block *block // of a private key; nil: bytes of class
 }
 
 // skip returns how many bytes at the beginning of b are left out.
-func (s *swallow) skip(m *Masker, b []byte) int {
+func (s *maskedRest) skip(m *Masker, b []byte) int {
 	n := 0
 	for n < len(b) && n < s.left {
 		if s.block == nil && m.classes[b[n]]&s.class == 0 {

@@ -101,7 +101,7 @@ func versionOf(owner string, r ref, it item) version {
 
 // version returns which hook of which repository something is. Work trees of one
 // share its hooks.
-func (s *shot) version(r ref, it item) version {
+func (s *snapshot) version(r ref, it item) version {
 	return versionOf(cmp.Or(s.common[it.Owner], it.Owner), r, it)
 }
 
@@ -112,8 +112,8 @@ type listing struct {
 	names []string
 }
 
-// A shot is what there is at one moment.
-type shot struct {
+// A snapshot is what there is at one moment.
+type snapshot struct {
 	k        *keeper
 	trusting bool // what is there is going to be trusted
 	now      map[ref]item
@@ -129,17 +129,17 @@ type shot struct {
 	own      int
 }
 
-func (k *keeper) newShot(trusting bool) *shot {
-	return &shot{
+func (k *keeper) newSnapshot(trusting bool) *snapshot {
+	return &snapshot{
 		k: k, trusting: trusting, now: make(map[ref]item, len(k.seen)), done: make(map[string]bool),
 		hooks: make(map[string][]string), works: make(map[string][]string), common: make(map[string]string), kept: make(map[string]bool),
 		all: make(map[ref]bool),
 	}
 }
 
-// shoot looks at everything.
-func (k *keeper) shoot(trusting bool) *shot {
-	s := k.newShot(trusting)
+// takeSnapshot looks at everything.
+func (k *keeper) takeSnapshot(trusting bool) *snapshot {
+	s := k.newSnapshot(trusting)
 	s.done[""] = true
 	for _, p := range k.places {
 		s.place(p)
@@ -164,7 +164,7 @@ func (k *keeper) shoot(trusting bool) *shot {
 	return s
 }
 
-func (s *shot) homes(member *Keeper) {
+func (s *snapshot) homes(member *Keeper) {
 	for _, home := range member.homes {
 		for _, name := range []string{".gitconfig", ".config/git/config"} {
 			s.config(ref{home, name}, "", 0)
@@ -174,7 +174,7 @@ func (s *shot) homes(member *Keeper) {
 
 // trustHomes trusts the configuration that a session begins with.
 func (k *keeper) trustHomes(member *Keeper) {
-	s := k.newShot(true)
+	s := k.newSnapshot(true)
 	s.homes(member)
 	for r, it := range s.now {
 		k.base[r] = it
@@ -182,7 +182,7 @@ func (k *keeper) trustHomes(member *Keeper) {
 }
 
 // place looks at a repository.
-func (s *shot) place(p *place) {
+func (s *snapshot) place(p *place) {
 	k := s.k
 	if p.work != "" {
 		stat, err := k.tree.root.Lstat(p.path)
@@ -257,7 +257,7 @@ func (k *keeper) target(at string, it item) (dir string, outside bool) {
 }
 
 // git looks at a directory of git, and at the one that has the rest of it.
-func (s *shot) git(dir string, depth int) {
+func (s *snapshot) git(dir string, depth int) {
 	if s.done[dir] {
 		return
 	}
@@ -295,7 +295,7 @@ var underWay = []struct {
 }{{"rebase-merge", []string{"git-rebase-todo", "strategy"}}, {"sequencer", []string{"todo", "opts"}}}
 
 // workTrees returns where the files of a repository may lie.
-func (s *shot) workTrees(p *place) []string {
+func (s *snapshot) workTrees(p *place) []string {
 	works := slices.Concat(s.works[p.dir], s.works[s.common[p.dir]])
 	if p.work != "" {
 		return append(works, p.work)
@@ -305,7 +305,7 @@ func (s *shot) workTrees(p *place) []string {
 
 // scripts looks at hooks that lie in a work tree, or wherever the configuration has
 // them.
-func (s *shot) scripts(p *place) {
+func (s *snapshot) scripts(p *place) {
 	works := s.workTrees(p)
 	husky := path.Join(p.work, huskyName)
 	named := false
@@ -339,7 +339,7 @@ func (s *shot) scripts(p *place) {
 }
 
 // config looks at a configuration file, and at those it includes and may.
-func (s *shot) config(r ref, owner string, depth int) {
+func (s *snapshot) config(r ref, owner string, depth int) {
 	it, there := s.note(r, configKind, owner)
 	if !there || depth > maxIncludes {
 		return
@@ -394,7 +394,7 @@ func (k *keeper) included(r ref, name string) (files []ref) {
 }
 
 // tree looks at a file, or at a directory with all that is in it.
-func (s *shot) tree(r ref, kind itemKind, owner string, depth int) {
+func (s *snapshot) tree(r ref, kind itemKind, owner string, depth int) {
 	it, there := s.note(r, kind, owner)
 	if !there || depth == 0 {
 		return
@@ -413,14 +413,14 @@ func (s *shot) tree(r ref, kind itemKind, owner string, depth int) {
 }
 
 // trusts reports whether something is there that a person made.
-func (s *shot) trusts(r ref, it item) bool {
+func (s *snapshot) trusts(r ref, it item) bool {
 	before, known := s.k.base[r]
 	return s.trusting || known && before.same(it)
 }
 
 // names returns what is in a directory. What is not seen because there is too much
 // is none that git runs.
-func (s *shot) names(r ref, dir item, kind itemKind) []string {
+func (s *snapshot) names(r ref, dir item, kind itemKind) []string {
 	last, known := s.k.lists[r]
 	if known && last.stat == dir.stat && !last.young {
 		return last.names
@@ -455,7 +455,7 @@ func isYoung(stat workspace.Stat) bool { return fileTime().Sub(time.Unix(0, stat
 
 // note looks at one thing, and reports whether it is there. A file that has not
 // changed is not read again.
-func (s *shot) note(r ref, kind itemKind, owner string) (it item, there bool) {
+func (s *snapshot) note(r ref, kind itemKind, owner string) (it item, there bool) {
 	if kind != ownKind && r.tree == s.k.tree {
 		s.kept[r.path] = true
 	}
@@ -489,7 +489,7 @@ func (s *shot) note(r ref, kind itemKind, owner string) (it item, there bool) {
 }
 
 // read reads a file or a link.
-func (s *shot) read(r ref, it *item) {
+func (s *snapshot) read(r ref, it *item) {
 	it.at = r.path
 	if it.Type == workspace.Link {
 		it.Link, _ = r.tree.ws.Readlink(r.path)
