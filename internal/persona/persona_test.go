@@ -200,9 +200,7 @@ func BenchmarkTranslate(b *testing.B) {
 func FuzzTranslate(f *testing.F) {
 	var all []*Tool
 	for _, s := range Systems() {
-		for i := range s.Tools {
-			all = append(all, s.Tools[i])
-		}
+		all = append(all, s.Tools...)
 	}
 	for seed := range uint64(4 * len(all)) {
 		f.Add(seed, "")
