@@ -30,6 +30,7 @@ func TestContract(t *testing.T) {
 		{"Races", testRaces},
 		{"TTL", testTTL},
 		{"Watch", testWatch},
+		{"SnapshotIsWhole", testSnapshotIsWhole},
 		{"Log", testLog},
 		{"HostileKeys", testHostileKeys},
 		{"Limits", testLimits},
@@ -510,5 +511,23 @@ func testHealth(t *testing.T, a, b state.Engine) {
 	}
 	if got := names(b); !slices.IsSorted(got) || !slices.Contains(got, "smallfalse") || !slices.Contains(got, "smalltrue") {
 		t.Errorf("Usage tells of %v", got)
+	}
+}
+
+// testSnapshotIsWhole: a snapshot has what was written before, whichever server of a cluster takes it.
+func testSnapshotIsWhole(t *testing.T, a, b state.Engine) {
+	kv, other := bucket(t, a, state.Space{Name: "whole"}), bucket(t, b, state.Space{Name: "whole"})
+	for i := range 50 {
+		key := fmt.Sprint("k/", i%5)
+		must[state.Revision](t)(kv.Put(t.Context(), key, fmt.Append(nil, i), 0))
+		found := ""
+		err := state.Snapshot(t.Context(), other, "k/", func(e state.Entry) {
+			if e.Key == key {
+				found = string(e.Value)
+			}
+		})
+		if err != nil || found != fmt.Sprint(i) {
+			t.Fatalf("the snapshot has %q, want %d: %v", found, i, err)
+		}
 	}
 }

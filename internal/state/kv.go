@@ -257,7 +257,11 @@ func (k *kvSpace) Watch(ctx context.Context, prefix string, f func(Entry)) error
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	impatient := time.AfterFunc(patience, cancel) // the beginning must not take longer, what follows may
-	watcher, err := k.bucket.Watch(watching, filter)
+	newest, err := k.newest(watching, filter)
+	var watcher jetstream.KeyWatcher
+	if err == nil {
+		watcher, err = k.bucket.Watch(watching, filter)
+	}
 	if !impatient.Stop() && err == nil {
 		err = context.DeadlineExceeded
 	}
@@ -274,8 +278,12 @@ func (k *kvSpace) Watch(ctx context.Context, prefix string, f func(Entry)) error
 		return k.e.failure(ctx, err)
 	}
 	long := make(map[string]string) // keys of entries whose subjects do not tell them
+	var seen uint64
+	var late <-chan time.Time // set when the server that watches has told what it has
 	for {
 		select {
+		case <-late:
+			return ErrWatchCut
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-cut:
@@ -287,14 +295,35 @@ func (k *kvSpace) Watch(ctx context.Context, prefix string, f func(Entry)) error
 			case !ok:
 				return ErrWatchCut
 			case update == nil:
-				f(Entry{})
+				late = time.After(patience)
 			default:
+				seen = max(seen, update.Revision())
 				if entry := watched(update, long); entry.Key != "" && strings.HasPrefix(entry.Key, prefix) {
 					f(entry)
 				}
 			}
+			if late != nil && seen >= newest {
+				late = nil
+				f(Entry{})
+			}
 		}
 	}
+}
+
+// newest returns the number of the last write below a filter, as the leader of the bucket knows it. Of a
+// cluster any server may watch, and one that is behind has told all that it has before that is all.
+func (k *kvSpace) newest(ctx context.Context, filter string) (uint64, error) {
+	if k.e.local != nil {
+		return 0, nil // there is no other
+	}
+	m, err := k.stream.GetLastMsgForSubject(ctx, k.prefix+filter)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return m.Sequence, nil
 }
 
 // watched translates an update. Its key is empty when it is of an entry nobody was told of.
