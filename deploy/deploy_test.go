@@ -249,8 +249,8 @@ func scrape(t *testing.T) map[string][]string {
 	token := regexp.MustCompile(`tsk_\S+`).FindString(shown)
 	limits := "limits:\n- {name: one, tools: [sleep], rate: 1/h, burst: 1}\n- {name: other, tools: [read_file], rate: 1/h, burst: 1, shadow: true}\n"
 	policy := write("policy.yaml", "version: 1\nrules: []\n"+limits)
-	config := write("config.yaml", fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {address: 127.0.0.1:0}\ntls: {certificate: %s, key: %s}\nauthentication: {token_file: %s}\npolicy: {file: %s}\nsessions: {workspace_root: %s/w}\nstate: {dir: %s/state}\n",
-		certificate, key, write("tokens", line+"\n"), policy, dir, dir))
+	config := write("config.yaml", fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {address: 127.0.0.1:0}\ntls: {certificate: %s, key: %s}\nauthentication: {token_file: %s}\npolicy: {file: %s}\nsessions: {workspace_root: %s/w}\nstate: {dir: %s/state}\naudit: {file: %s/audit.jsonl}\n",
+		certificate, key, write("tokens", line+"\n"), policy, dir, dir, dir))
 	server := exec.Command(filepath.Join(bin, "toolserver"), "serve", "--config", config)
 	server.Dir = dir
 	server.Env = append(os.Environ(), "XDG_STATE_HOME="+dir)

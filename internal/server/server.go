@@ -157,7 +157,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		return nil, err
 	}
 	opened = append(opened, kept.Close)
-	records, err := openAudit(c.Audit, logger)
+	records, err := openAudit(c.Audit, metrics, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -250,11 +250,30 @@ func warnAbout(p *policy.Policy, registry *tools.Registry, logger *zap.Logger) {
 }
 
 // openAudit opens the audit log; nil where none is kept.
-func openAudit(c audit.Config, logger *zap.Logger) (*audit.Log, error) {
+func openAudit(c audit.Config, metrics prometheus.Registerer, logger *zap.Logger) (*audit.Log, error) {
 	if c.Off() {
 		return nil, nil
 	}
-	return audit.Open(audit.Options{Config: c, Logger: logger})
+	records, err := audit.Open(audit.Options{Config: c, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	metrics.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "toolserver_audit_up", Help: "Whether the audit log can be written: 1 or 0.",
+		}, func() float64 {
+			if records.Stats().Failing != nil {
+				return 0
+			}
+			return 1
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "toolserver_audit_queued_bytes", Help: "Records of the audit log that wait to be written.",
+		}, func() float64 { return float64(records.Stats().Queued) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "toolserver_audit_lost_total", Help: "Records of the audit log that were lost.",
+		}, func() float64 { return float64(records.Stats().Lost) }))
+	return records, nil
 }
 
 // SessionsOf returns what sessions are kept by: the workspace of the configuration is
