@@ -599,8 +599,7 @@ func TestBrowserIsMissing(t *testing.T) {
 }
 
 // TestBrowserSurvives: pages that take all they can are bounded, and told of.
-func TestBrowserSurvives(t *testing.T) {
-	t.Parallel()
+func TestBrowserSurvives(t *testing.T) { // not beside others: a browser with this much to do is slow, and gives pages up
 	site := http.NewServeMux()
 	site.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<title>Fine</title>fine") })
 	site.HandleFunc("GET /never", func(w http.ResponseWriter, r *http.Request) {
