@@ -6,7 +6,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -15,6 +14,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/errand"
 	"github.com/toolserver/toolserver/internal/service"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // knownBy returns what finds out who those are by now that have something done later.
@@ -55,7 +55,7 @@ func connectKnown(connect func(auth.Principal) (service.Conn, error), known func
 		}
 		who := errand.Who{Tenant: as.Tenant, Principal: as.Name, OnBehalfOf: as.OnBehalfOf, MaxMode: as.MaxMode}
 		return &knownConn{conn, func(method string) error {
-			if strings.HasSuffix(method, "/CloseSession") { // which ends what it began
+			if method == pb.SessionService_CloseSession_FullMethodName { // which ends what it began
 				return nil
 			}
 			now, err := known(who)

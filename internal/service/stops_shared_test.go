@@ -27,6 +27,26 @@ func (c *cutOff) Put(ctx context.Context, key string, value []byte, ttl time.Dur
 	return c.KV.Put(ctx, key, value, ttl)
 }
 
+// stopsCutOff returns a list of stops, and its state, which can be cut off.
+func stopsCutOff(t *testing.T) (*stopList, *cutOff) {
+	t.Helper()
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { engine.Close() })
+	entries, err := engine.KV(t.Context(), state.Space{Name: "stops"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := &cutOff{KV: entries}
+	list, err := openStops(t.Context(), "", away, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list, away
+}
+
 // TestLiftedStopStaysLifted: a stop that could not be stored, and was lifted meanwhile, here or at another
 // replica, is not stored any more; where it just was, it is taken out again.
 func TestLiftedStopStaysLifted(t *testing.T) {
@@ -44,21 +64,8 @@ func TestLiftedStopStaysLifted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine, err := state.Open(t.Context(), state.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer engine.Close()
-			entries, err := engine.KV(t.Context(), state.Space{Name: "stops"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			away := &cutOff{KV: entries}
-			here, err := openStops(t.Context(), "", away, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			there, err := openStops(t.Context(), "", entries, nil)
+			here, away := stopsCutOff(t)
+			there, err := openStops(t.Context(), "", away.KV, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +85,7 @@ func TestLiftedStopStaysLifted(t *testing.T) {
 			if left := here.list(); len(left) != 0 {
 				t.Errorf("in force is %+v", left)
 			}
-			if _, err := entries.Get(t.Context(), stopKey(of)); !errors.Is(err, state.ErrNotFound) {
+			if _, err := away.KV.Get(t.Context(), stopKey(of)); !errors.Is(err, state.ErrNotFound) {
 				t.Errorf("stored: %v", err)
 			}
 		})
@@ -90,20 +97,7 @@ func TestLiftedStopStaysLifted(t *testing.T) {
 func TestNewerStopStays(t *testing.T) {
 	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
 		t.Run(name, func(t *testing.T) {
-			engine, err := state.Open(t.Context(), state.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer engine.Close()
-			entries, err := engine.KV(t.Context(), state.Space{Name: "stops"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			away := &cutOff{KV: entries}
-			here, err := openStops(t.Context(), "", away, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			here, away := stopsCutOff(t)
 			asked := time.Now()
 			away.now.Store(!stored)
 			one, _, err := here.put(stop{Principal: "alice", By: "bob", Since: asked.Add(time.Millisecond)})
@@ -119,7 +113,7 @@ func TestNewerStopStays(t *testing.T) {
 			if left := here.list(); len(left) != 1 || !left[0].Since.Equal(one.Since) {
 				t.Errorf("in force is %+v", left)
 			}
-			if _, err := entries.Get(t.Context(), stopKey(one.owner())); (err == nil) != stored {
+			if _, err := away.KV.Get(t.Context(), stopKey(one.owner())); (err == nil) != stored {
 				t.Errorf("stored: %v", err)
 			}
 		})
