@@ -7,10 +7,11 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/toolserver/toolserver/internal/size"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/toolserver/toolserver/internal/size"
 )
 
 // Wire is the section "wire" of the configuration: the limits of connections. Zero
