@@ -12,8 +12,8 @@
 //
 // Goroutines: a browser has one that sends and one that waits for its end or, of a browser elsewhere, one
 // that receives; they end with its connection. A request of a page in a browser elsewhere has one while
-// its host is judged. An operation on a page has one that watches whether the page still can do it, and
-// waits for that one.
+// its host is judged, and a tab that is one too many has one until it is closed. An operation on a page has
+// one that watches whether the page still can do it, and waits for that one.
 package browser
 
 import (

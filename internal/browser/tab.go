@@ -321,8 +321,8 @@ func (b *Browser) attached(ev *target.EventAttachedToTarget) {
 	}
 	if most := b.set.config.Tabs; len(b.tabs) >= most {
 		b.note("A page wanted more than the %d tabs that a browser may have: the others were closed before they began. Close tabs that are no longer needed.", most)
-		b.conn.post("", target.CommandCloseTarget, target.CloseTarget(info.TargetID))
-		b.conn.post(ev.SessionID, runtime.CommandRunIfWaitingForDebugger, nil) // its opener waits as long as it does
+		b.conn.post(ev.SessionID, fetch.CommandEnable, fetch.Enable()) // what it would load waits until it is closed
+		go b.closeUnbegun(ev.SessionID, info.TargetID)
 		return
 	}
 	b.opened++
@@ -352,6 +352,15 @@ func (b *Browser) attached(ev *target.EventAttachedToTarget) {
 	} {
 		b.conn.post(t.session, command.method, command.params)
 	}
+}
+
+// closeUnbegun closes a tab that waits to begin. It is resumed first: closed while it waits, it has its opener wait, and
+// all pages of its process, for good.
+func (b *Browser) closeUnbegun(session target.SessionID, id target.ID) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime) // whatever becomes of the call that opened it
+	defer cancel()
+	executor{b.conn, session}.Execute(ctx, runtime.CommandRunIfWaitingForDebugger, nil, nil)
+	b.conn.post("", target.CommandCloseTarget, target.CloseTarget(id))
 }
 
 // The size of a page that is seen, in pixels.
