@@ -36,35 +36,51 @@ func variable(name string) (from, value string) {
 	return from, value
 }
 
-// check returns where spans go. A variable that cannot be read, whether it would
+// check returns where spans go. Every variable that cannot be read, whether it would
 // have been of use or not, is an error that names it: the SDK and its exporters go on
 // without it.
 func check() (endpoint, error) {
-	to := endpoint{}
+	http, ofProtocol := checkProtocol()
+	plain, ofPlain := checkInsecure()
+	to, ofEndpoint := checkEndpoint(http, plain)
+	return to, errors.Join(checkExporter(), ofProtocol, checkSampler(), checkBatches(), checkResource(), checkCalls(), checkTLS(), ofPlain, ofEndpoint)
+}
+
+func checkExporter() error {
 	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" && exporter != "otlp" {
-		return to, fmt.Errorf("OTEL_TRACES_EXPORTER=%s: want otlp or none", exporter)
+		return fmt.Errorf("OTEL_TRACES_EXPORTER=%s: want otlp or none", exporter)
 	}
+	return nil
+}
+
+// checkProtocol reports whether spans go over HTTP.
+func checkProtocol() (http bool, err error) {
 	switch from, value := variable("PROTOCOL"); value {
 	case "", "grpc":
+		return false, nil
 	case "http/protobuf":
-		to.http = true
+		return true, nil
 	default:
-		return to, fmt.Errorf("%s=%s: want grpc or http/protobuf", from, value)
+		return false, fmt.Errorf("%s=%s: want grpc or http/protobuf", from, value)
 	}
-	if err := errors.Join(checkSampler(), checkBatches(), checkResource(), checkCalls(), checkTLS()); err != nil {
-		return to, err
-	}
-	var plain bool
+}
+
+// checkInsecure reports whether spans go in clear text where the endpoint does not tell.
+func checkInsecure() (plain bool, err error) {
 	switch from, value := variable("INSECURE"); strings.ToLower(value) {
 	case "true":
-		plain = true
+		return true, nil
 	case "", "false":
+		return false, nil
 	default:
-		return to, fmt.Errorf("%s=%s: want true or false", from, value)
+		return false, fmt.Errorf("%s=%s: want true or false", from, value)
 	}
+}
+
+func checkEndpoint(http, plain bool) (to endpoint, err error) {
 	from, value := variable("ENDPOINT")
-	var err error
-	if to.http {
+	to.http = http
+	if http {
 		to.target, to.plain, err = urlOf(value, strings.Contains(from, "_TRACES_"))
 	} else {
 		to.target, to.plain, err = targetOf(cmp.Or(value, "http://localhost:4317"), plain)
@@ -95,14 +111,14 @@ func checkSampler() error {
 }
 
 // checkBatches looks at how spans are gathered.
-func checkBatches() error {
+func checkBatches() (faults error) {
 	for _, name := range []string{"SCHEDULE_DELAY", "EXPORT_TIMEOUT", "MAX_QUEUE_SIZE", "MAX_EXPORT_BATCH_SIZE"} {
 		text := os.Getenv("OTEL_BSP_" + name)
 		if n, err := strconv.Atoi(text); text != "" && (err != nil || n < 1 || n > 10_000_000) {
-			return fmt.Errorf("OTEL_BSP_%s=%s: want a number from 1 to 10000000", name, text)
+			faults = errors.Join(faults, fmt.Errorf("OTEL_BSP_%s=%s: want a number from 1 to 10000000", name, text))
 		}
 	}
-	return nil
+	return faults
 }
 
 // checkResource looks at what is told about this server.
@@ -128,20 +144,20 @@ func checkResource() error {
 }
 
 // checkCalls looks at what each request to a collector has.
-func checkCalls() error {
+func checkCalls() (faults error) {
 	if from, value := variable("TIMEOUT"); value != "" {
 		if _, err := strconv.ParseUint(value, 10, 31); err != nil {
-			return fmt.Errorf("%s=%s: want milliseconds", from, value)
+			faults = errors.Join(faults, fmt.Errorf("%s=%s: want milliseconds", from, value))
 		}
 	}
 	if from, value := variable("COMPRESSION"); value != "" && value != "gzip" && value != "none" {
-		return fmt.Errorf("%s=%s: want gzip or none", from, value)
+		faults = errors.Join(faults, fmt.Errorf("%s=%s: want gzip or none", from, value))
 	}
 	from, value := variable("HEADERS")
 	if err := checkHeaders(value); err != nil {
-		return fmt.Errorf("%s: %w", from, err)
+		faults = errors.Join(faults, fmt.Errorf("%s: %w", from, err))
 	}
-	return nil
+	return faults
 }
 
 // checkHeaders looks at a list such as "api-key=secret,tenant=a%20b". Its errors

@@ -208,10 +208,19 @@ func TestVariablesThatAreWrong(t *testing.T) {
 		}
 	})
 	t.Run("all at once", func(t *testing.T) {
-		t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "0")
-		t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
-		if _, err := Start(zap.NewNop(), "test"); err == nil || !strings.Contains(err.Error(), "QUEUE") || !strings.Contains(err.Error(), "TIMEOUT") {
-			t.Errorf("%v, want both", err)
+		names := []string{
+			"OTEL_TRACES_EXPORTER", "OTEL_TRACES_SAMPLER", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_SCHEDULE_DELAY", "OTEL_RESOURCE_ATTRIBUTES",
+			"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_EXPORTER_OTLP_HEADERS",
+			"OTEL_EXPORTER_OTLP_INSECURE", "OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_ENDPOINT",
+		}
+		for _, name := range names {
+			t.Setenv(name, "ftp://x y")
+		}
+		_, err := Start(zap.NewNop(), "test")
+		for _, name := range names {
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%v, want also %s", err, name)
+			}
 		}
 	})
 }
