@@ -166,6 +166,7 @@ var failureCases = []failureCase{
 	{name: "outside the workspace", tool: "write_file", input: `{"path":"../elsewhere.txt","content":"x"}`},
 	{name: "protected path", tool: "write_file", input: `{"path":"infra/prod/main.tf","content":"x"}`},
 	{name: "hook of git", tool: "write_file", input: `{"path":".git/hooks/pre-commit","content":"x"}`},
+	{name: "the whole workspace", tool: "bash", input: `{"command":"rm -rf ."}`},
 	{name: "denied by a rule", tool: "read_file", input: `{"path":".env"}`},
 	{name: "denied to a command", tool: "bash", input: `{"command":"cat .env"}`},
 	{name: "denied in a list of commands", tool: "bash", input: `{"command":"ls && cat .env && git status"}`},

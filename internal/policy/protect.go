@@ -318,6 +318,10 @@ func protectedVerdict(e *tools.Effect, place string, certain bool) Verdict {
 		return Verdict{Ask, "protected " + place, "The pattern " + e.Path + " could name something protected (" + place +
 			"): name the files themselves instead."}
 	}
+	if e.Tree && !strings.Contains(e.Path+"\n"+e.Named, strings.TrimSuffix(place, "/")) {
+		return Verdict{Deny, "protected " + place, e.Path + " and everything below covers " + place +
+			", which is protected, and no approval changes that. Name the files and directories themselves that are meant."}
+	}
 	return Verdict{Deny, "protected " + place, "Nothing may be written at or below " + place +
 		": it is protected, and no approval changes that. Work on other files, or run the program it belongs to, such as git or npm."}
 }
