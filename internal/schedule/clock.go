@@ -126,8 +126,8 @@ func (s *Schedules) due(k *buckets, t timed) {
 		s.slots <- struct{}{}
 		_, err := s.change(s.base, k, t.key, func(r *record) bool {
 			if !r.Next.Equal(t.at) {
-				begin = nil
-				return false // somebody else has
+				begin = s.unbegun(r)
+				return false // somebody else has, or this process had and was not told
 			}
 			begin = r.advance(s.now(), s.me)
 			return !r.Next.Equal(t.at)
@@ -182,7 +182,7 @@ func (s *Schedules) takeOver(k *buckets) {
 // errKilled is how tests end a scheduler as kill -9 would.
 var errKilled = errors.New("killed")
 
-// adopt takes over firings of the dead.
+// adopt takes over firings of the dead, and those of this process that it was not told of.
 func (s *Schedules) adopt(k *buckets) {
 	gone := func(f firing) bool {
 		if f.By == s.me {
@@ -192,7 +192,12 @@ func (s *Schedules) adopt(k *buckets) {
 		return s.options.Alone || !there
 	}
 	for _, key := range k.records.Keys(schedules) {
-		if known, _, there := k.records.Get(key); !there || !anyOf(known.Running, gone) {
+		known, _, there := k.records.Get(key)
+		if !there {
+			continue
+		}
+		s.begin(k, known, s.unbegun(known))
+		if !anyOf(known.Running, gone) {
 			continue
 		}
 		var begin []firing

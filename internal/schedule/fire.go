@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/errand"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/state"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/schedule"
 	"github.com/toolserver/toolserver/internal/tools/workflow"
@@ -34,7 +35,7 @@ func (s *Schedules) begin(k *buckets, r *record, list []firing) {
 	}
 }
 
-// fire makes the call of a schedule, in a session of its own, and notes how it ended.
+// fire sees to a firing, unless this process does so already.
 func (s *Schedules) fire(k *buckets, r *record, f firing) {
 	ctx, cancel := context.WithCancelCause(s.base)
 	defer cancel(nil)
@@ -46,36 +47,103 @@ func (s *Schedules) fire(k *buckets, r *record, f firing) {
 	}
 	s.running[id] = cancel
 	s.mu.Unlock()
-	how, over := s.call(ctx, r, f)
-	for !over && s.base.Err() == nil { // under the same call id: what was accepted is not made twice
-		sleep(ctx, awayRetry)
-		how, over = s.call(ctx, r, f)
-	}
+	begin := s.seeTo(ctx, k, r, f)
 	s.mu.Lock()
 	delete(s.running, id)
 	s.mu.Unlock()
-	if !over {
-		return // another process, or the next one, takes it over
+	if next, _, there := k.records.Get(r.key()); there {
+		s.begin(k, next, begin)
+	}
+}
+
+// seeTo makes the call of a schedule, in a session of its own, notes how it ended, and returns what waited for that. The
+// session is closed when the end is stored and not before: in one that is made anew the call would be another,
+// and whoever takes the firing over would make it again.
+func (s *Schedules) seeTo(ctx context.Context, k *buckets, r *record, f firing) (begin []firing) {
+	var how schedule.Past
+	for over := false; !over; {
+		mine, there, err := s.holds(k, r, f)
+		switch {
+		case s.base.Err() != nil:
+			return nil // another process, or the next one, takes it over
+		case err == nil && !there:
+			s.shut(r, f)
+			return nil
+		case err == nil && !mine:
+			return nil
+		case err == nil:
+			how, over = s.call(ctx, r, f)
+		}
+		if !over {
+			sleep(s.base, awayRetry) // and then under the same call id: what was accepted is not made twice
+		}
 	}
 	how.At, how.Ended = f.At, s.now()
 	how.Reason = output.Short(how.Reason, maxReason)
 	for s.base.Err() == nil {
-		var begin []firing
+		taken := false
 		s.slots <- struct{}{}
-		there, err := s.change(s.base, k, r.key(), func(r *record) bool {
-			begin = r.end(f.At, how, s.now(), s.me)
-			return true
+		_, err := s.change(s.base, k, r.key(), func(now *record) (ended bool) {
+			begin, taken = nil, false
+			switch {
+			case now.id() != r.id():
+				return false // another one of its name
+			case now.sees(f.At) && !now.seenBy(f.At, s.me):
+				taken = true
+				return false
+			}
+			if begin, ended = now.end(f.At, how, s.now(), s.me); !ended {
+				begin = s.unbegun(now)
+			}
+			return ended
 		})
 		<-s.slots
 		if err == nil {
-			if next, _, _ := k.records.Get(r.key()); there && next != nil {
-				s.begin(k, next, begin)
+			if !taken { // else whoever has it needs the session
+				s.shut(r, f)
 			}
-			return
+			return begin
 		}
 		s.options.Logger.Warn("the end of a firing could not be stored", zap.String("schedule", r.id()), zap.Error(err))
 		sleep(s.base, retryAfter)
 	}
+	return nil
+}
+
+// holds reports whether a firing is this process's to see to, by what is stored, and whether its schedule is there.
+func (s *Schedules) holds(k *buckets, r *record, f firing) (mine, there bool, err error) {
+	entry, err := k.kv.Get(s.base, r.key())
+	if errors.Is(err, state.ErrNotFound) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, true, err
+	}
+	now, err := decodeRecord(entry.Value)
+	if err != nil || now.id() != r.id() {
+		return false, false, nil
+	}
+	return now.seenBy(f.At, s.me), true, nil
+}
+
+// unbegun returns the firings of a schedule that are this process's and that it has not begun: their write was
+// told as failed.
+func (s *Schedules) unbegun(r *record) (list []firing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range r.Running {
+		if f.By == s.me && s.running[r.session(f.At)] == nil {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// shut closes the session of a firing.
+func (s *Schedules) shut(r *record, f firing) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(s.base), endPatience)
+	defer done()
+	s.options.Door.Shut(ctx, r.Who, r.session(f.At))
 }
 
 // call makes the call, and reports whether that is over.
@@ -129,9 +197,6 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 		case err == nil && end.Outcome == errand.Unstarted && attempt < maxAnew:
 			continue
 		}
-		closing, done := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
-		defer done()
-		s.options.Door.Shut(closing, who, session)
 		if cause := context.Cause(ctx); cause != nil {
 			return schedule.Past{Began: began, Outcome: "cancelled", Reason: cause.Error()}, true
 		}

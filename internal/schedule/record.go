@@ -129,7 +129,7 @@ func (r *record) past(p schedule.Past) {
 // fired reports whether a time has been seen to already, as where the clock was set back.
 func (r *record) fired(at time.Time) bool {
 	return slices.ContainsFunc(r.History, func(p schedule.Past) bool { return p.At.Equal(at) && p.Outcome != "skipped" && p.Outcome != "missed" }) ||
-		slices.ContainsFunc(r.Running, func(f firing) bool { return f.At.Equal(at) })
+		r.sees(at)
 }
 
 // advance sees to all times that are due: it moves Next on, and returns which are to be begun.
@@ -203,12 +203,21 @@ func (r *record) begin(at, now time.Time, by string, madeUp bool) []firing {
 	return []firing{f}
 }
 
-// end takes that a firing has ended, and returns the one that waited for that.
-func (r *record) end(at time.Time, how schedule.Past, now time.Time, by string) (begin []firing) {
+// sees reports whether somebody sees to a time now; seenBy, whether that is one process.
+func (r *record) sees(at time.Time) bool {
+	return anyOf(r.Running, func(f firing) bool { return f.At.Equal(at) })
+}
+
+func (r *record) seenBy(at time.Time, by string) bool {
+	return anyOf(r.Running, func(f firing) bool { return f.At.Equal(at) && f.By == by })
+}
+
+// end takes that a firing has ended, unless that is known, and returns the one that waited for that.
+func (r *record) end(at time.Time, how schedule.Past, now time.Time, by string) (begin []firing, ended bool) {
 	before := len(r.Running)
 	r.Running = slices.DeleteFunc(r.Running, func(f firing) bool { return f.At.Equal(at) })
 	if len(r.Running) == before {
-		return nil // somebody else has taken note
+		return nil, false
 	}
 	r.past(how)
 	if len(r.Queue) > 0 && len(r.Running) == 0 {
@@ -216,7 +225,7 @@ func (r *record) end(at time.Time, how schedule.Past, now time.Time, by string) 
 		r.Queue = r.Queue[1:]
 		begin = r.begin(next, now, by, true)
 	}
-	return begin
+	return begin, true
 }
 
 func (r *record) status() schedule.Status {

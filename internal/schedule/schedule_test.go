@@ -125,13 +125,18 @@ type door struct {
 	preview errand.Preview
 	below   string // the session that the one of the caller is below
 	away    int    // calls for which the server is away
+	shut    func(session string)
 }
 
 func (d *door) SettingsOf(context.Context, errand.Who, string) (errand.Settings, error) {
 	return errand.Settings{Mode: 2, Below: d.below}, nil
 }
 func (d *door) Open(context.Context, errand.Who, string, errand.Settings) error { return nil }
-func (d *door) Shut(context.Context, errand.Who, string)                        {}
+func (d *door) Shut(_ context.Context, _ errand.Who, session string) {
+	if d.shut != nil {
+		d.shut(session)
+	}
+}
 func (d *door) Check(context.Context, errand.Who, string, string, json.RawMessage) (errand.Preview, error) {
 	return d.preview, nil
 }
@@ -344,6 +349,9 @@ func TestOverlaps(t *testing.T) {
 		if queued != (overlap == "queue") || (err != nil) != (overlap == "skip") {
 			t.Errorf("%s: queued %t, %v", overlap, queued, err)
 		}
+		if overlap == "replace" || overlap == "allow" {
+			waitFor(t, "it does not fire beside the first", func() bool { return d.count() == before+2 })
+		}
 	}
 	waitFor(t, "nothing was replaced", func() bool { return strings.Join(s.outcomes(t, "replace"), " ") == "cancelled" && d.count() == 6 })
 	close(d.hold)
@@ -497,6 +505,103 @@ func TestAway(t *testing.T) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestSessionOutlivesTheEnd has the session of a firing there until its end is stored: whoever takes the firing over
+// before finds the call in it. One whose firing another process has taken over leaves both to that one.
+func TestSessionOutlivesTheEnd(t *testing.T) {
+	d := newDoor()
+	d.hold = make(chan struct{})
+	s := open(t, memory(t), Options{Door: d})
+	s.must(t, schedule.New{Name: "a", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "24h"}, Overlap: schedule.OverlapQueue})
+	shut := make(chan []firing, 10) // with what was stored then as running
+	stored := func() *record {
+		k, err := s.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := k.kv.Get(context.Background(), scheduleKey(ownerOf(env), "a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := decodeRecord(entry.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	d.shut = func(string) { shut <- stored().Running }
+	fire := func(calls int) {
+		t.Helper()
+		if _, err := s.Fire(t.Context(), env, "a"); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "it did not fire", func() bool { return d.count() == calls })
+	}
+	fire(1)
+	d.hold <- struct{}{}
+	if running := <-shut; len(running) != 0 {
+		t.Errorf("the session was closed while %v was stored as running", running)
+	}
+	waitFor(t, "the end was not stored", func() bool { return len(s.outcomes(t, "a")) == 1 })
+
+	fire(2)
+	if _, err := s.change(t.Context(), s.kept, scheduleKey(ownerOf(env), "a"), func(r *record) bool { r.Running[0].By = "another"; return true }); err != nil {
+		t.Fatal(err)
+	}
+	d.hold <- struct{}{}
+	waitFor(t, "the firing goes on", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.running) == 0
+	})
+	if r := stored(); len(r.Running) != 1 || len(r.History) != 1 || len(shut) != 0 {
+		t.Errorf("running %v, history %v, %d sessions closed: want one of another, one, none", r.Running, r.History, len(shut))
+	}
+}
+
+// unsure is an engine whose next writes are made and told as failed.
+type unsure struct {
+	state.Engine
+	writes *atomic.Int64
+}
+
+func (e unsure) KV(ctx context.Context, space state.Space) (state.KV, error) {
+	kv, err := e.Engine.KV(ctx, space)
+	return unsureKV{kv, e.writes}, err
+}
+
+type unsureKV struct {
+	state.KV
+	writes *atomic.Int64
+}
+
+func (kv unsureKV) Update(ctx context.Context, key string, value []byte, last state.Revision, ttl time.Duration) (state.Revision, error) {
+	revision, err := kv.KV.Update(ctx, key, value, last, ttl)
+	if err == nil && kv.writes.Add(-1) >= 0 {
+		return 0, errors.New("the answer was lost")
+	}
+	return revision, err
+}
+
+// TestAnswersAreLost has the writes of a firing made and told as failed: it fires once all the same, and ends.
+func TestAnswersAreLost(t *testing.T) {
+	t.Parallel() // it waits until writes are made again
+	d, c, shut := newDoor(), new(clock), make(chan string, 10)
+	d.shut = func(session string) { shut <- session }
+	e := unsure{memory(t), new(atomic.Int64)}
+	s := open(t, e, Options{Door: d, Now: c.now})
+	s.must(t, schedule.New{Name: "a", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "5m"}})
+	<-shut            // the session of the preview
+	e.writes.Store(2) // that it begins, and that it has ended
+	c.ahead.Add(int64(5 * time.Minute))
+	s.wake <- struct{}{}
+	if session := <-shut; d.count() != 1 || d.calls[session] != 1 {
+		t.Errorf("%v were called, and %s was closed", d.calls, session)
+	}
+	if got := strings.Join(s.outcomes(t, "a"), " "); got != "succeeded" || e.writes.Load() > 0 {
+		t.Errorf("%s, and %d writes are not lost yet", got, e.writes.Load())
 	}
 }
 
