@@ -79,6 +79,9 @@ func (d *Door) Open(ctx context.Context, who Who, id string, s Settings) error {
 	return nil
 }
 
+// ShutMethod is the full name of the method that [Door.Shut] calls.
+const ShutMethod = pb.SessionService_CloseSession_FullMethodName
+
 // Shut closes a session. One that is gone is no error.
 func (d *Door) Shut(ctx context.Context, who Who, id string) {
 	conn, err := d.open(who)

@@ -14,7 +14,6 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/errand"
 	"github.com/toolserver/toolserver/internal/service"
-	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // knownBy returns what finds out who those are by now that have something done later.
@@ -55,7 +54,7 @@ func connectKnown(connect func(auth.Principal) (service.Conn, error), known func
 		}
 		who := errand.Who{Tenant: as.Tenant, Principal: as.Name, OnBehalfOf: as.OnBehalfOf, MaxMode: as.MaxMode}
 		return &knownConn{conn, func(method string) error {
-			if method == pb.SessionService_CloseSession_FullMethodName { // which ends what it began
+			if method == errand.ShutMethod { // which ends what it began
 				return nil
 			}
 			now, err := known(who)
