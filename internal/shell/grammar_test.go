@@ -272,7 +272,7 @@ func (g *grammar) simple() string {
 func (g *grammar) call() string {
 	text := g.program()
 	for range g.IntN(4) {
-		text += g.pick(" ", "  ", " \\\n", "\t") + g.word()
+		text += g.pick(" ", " ", " ", " ", "  ", "\t", "\t", " \\\n") + g.word() // the last leaves commands unclear, and is rare
 	}
 	return text
 }
