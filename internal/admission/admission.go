@@ -293,7 +293,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		}
 	}
 	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(a.results.promised(entry, call)), decision.Rights, entry.Spec.ConcurrencySafe && onlyReads(&entry.Spec, subject.Effects)
-	job.Waits = entry.Spec.Waits
+	job.Waits, job.Delegates = entry.Spec.Waits, entry.Spec.Delegates
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.OnBehalfOf, job.Identity(), job.Input)
 		job.Question = question(ctx, &job.Order, p, subject, &decision, call)

@@ -41,12 +41,14 @@ type Order struct {
 	// Tool is the name of the tool; of an unknown tool, the name that was asked for.
 	// Input is what the tool was given, in its canonical form where the tool could
 	// decode it. ConcurrencySafe says that the call only reads, and may run beside others;
-	// Waits, that it only waits for others, and has no place among those that run.
+	// Waits, that it only waits for others, and has no place among those that run; Delegates, that
+	// others work for it.
 	Tool            string
 	Version         string // of the tool, where it has one
 	Input           json.RawMessage
 	ConcurrencySafe bool
 	Waits           bool
+	Delegates       bool
 
 	// CalledAs is the name by which the tool was called, where that is one of another
 	// system; Form is the form of its results.

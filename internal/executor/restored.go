@@ -14,10 +14,10 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 )
 
-// changes reports whether a job may change something, or asks a person: then its call id
-// is claimed before anything comes of it.
+// changes reports whether a job may change something, itself or by others, or asks a person: then its
+// call id is claimed before anything comes of it.
 func (j *Job) changes() bool {
-	return j.Refusal == nil && j.Call != nil && (!j.ConcurrencySafe || j.Question != nil)
+	return j.Refusal == nil && j.Call != nil && (!j.ConcurrencySafe || j.Delegates || j.Question != nil)
 }
 
 // enter makes an execution known, unless its call id is known, also from before a restart:

@@ -69,6 +69,10 @@ type Spec struct {
 	// no place among those that run at once.
 	Waits bool
 
+	// Delegates says that others work for a call, by calls of their own: a call with the same id is not made
+	// again, also where the tool itself changes nothing.
+	Delegates bool
+
 	// FreesSpace says that the tool writes nothing but makes room, so that it can be
 	// called where there is none.
 	FreesSpace bool

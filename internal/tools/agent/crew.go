@@ -130,6 +130,7 @@ func crew(agents Agents) tools.Tool {
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,
 			Waits:           true,
+			Delegates:       true,
 			DefaultTimeout:  time.Hour,
 			Examples: []tools.Example{
 				{Summary: "Two stages beside each other, and one after both", Input: json.RawMessage(`{"task":"Release 2.0","stages":[{"name":"code","agent":"reviewer","prompt":"Review internal/parser for {{task}}."},{"name":"tests","agent":"tester","prompt":"Run all tests and list those that fail."},{"name":"report","agent":"writer","prompt":"Write a report.\n{{code}}\n{{tests}}","depends_on":["code","tests"]}]}`)},

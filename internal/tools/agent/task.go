@@ -92,6 +92,7 @@ func delegate(agents Agents) tools.Tool {
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,
 			Waits:           true,
+			Delegates:       true,
 			DefaultTimeout:  time.Hour,
 			Examples: []tools.Example{
 				{Summary: "Which agents there are", Input: json.RawMessage(`{}`)},
