@@ -201,14 +201,17 @@ func (s *Session) noteUse(now time.Time) {
 	})
 }
 
+// restoredLeast is the least time that a session has which is brought back.
+const restoredLeast = 2 * time.Minute
+
 // lastUseOf returns when a session was last used that is brought back: not before it was, and
-// so that it has a moment left.
+// so that those who come back for their calls, schedules and runs of workflows among them, find it.
 func lastUseOf(r *record, idle time.Duration, now time.Time) time.Time {
 	if r.Used.IsZero() || idle == Forever {
 		return now
 	}
 	used := r.Used.Add(useStep(idle))
-	if least := now.Add(time.Second - idle); used.Before(least) {
+	if least := now.Add(min(idle, restoredLeast) - idle); used.Before(least) {
 		used = least
 	}
 	if used.After(now) {

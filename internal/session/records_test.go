@@ -162,8 +162,8 @@ func reopening(t *testing.T) (state.KV, func(change func(*session.Config)) *sess
 func TestIdleTimeGoesOn(t *testing.T) {
 	kv, open := reopening(t)
 	store := open(func(*session.Config) {})
-	for _, id := range []string{"idle", "used"} {
-		if _, err := store.Create("alice", session.Request{ID: id, Settings: session.Settings{IdleTTL: time.Hour}}); err != nil {
+	for id, ttl := range map[string]time.Duration{"idle": time.Hour, "used": time.Hour, "short": time.Second} {
+		if _, err := store.Create("alice", session.Request{ID: id, Settings: session.Settings{IdleTTL: ttl}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestIdleTimeGoesOn(t *testing.T) {
 	if err := state.Snapshot(t.Context(), kv, "", func(e state.Entry) { stored[e.Key] = e.Value }); err != nil {
 		t.Fatal(err)
 	}
-	long := map[string]time.Duration{"idle": 2 * time.Hour, "used": 40 * time.Minute}
+	long := map[string]time.Duration{"idle": 2 * time.Hour, "used": 40 * time.Minute, "short": time.Hour}
 	for key, value := range stored {
 		var record map[string]any
 		if err := json.Unmarshal(value, &record); err != nil {
@@ -197,9 +197,14 @@ func TestIdleTimeGoesOn(t *testing.T) {
 	}
 	idle, err := store.Peek("alice", "idle")
 	if err != nil {
-		return // it has ended already
+		t.Fatal(err)
 	}
-	<-idle.Closed()
+	if left := time.Hour - time.Since(idle.LastUsed()); left < time.Minute || left > 2*time.Minute {
+		t.Errorf("it ends in %v, want time for those who come back for it", left)
+	}
+	if short, err := store.Peek("alice", "short"); err == nil { // else it has ended already
+		<-short.Closed()
+	}
 }
 
 // TestStricterOfBoth: what a start of the server with other bounds leaves of a mode never
