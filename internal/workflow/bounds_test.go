@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/errand"
 	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/state/statetest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 	"github.com/toolserver/toolserver/internal/tools/workflow"
@@ -34,6 +35,11 @@ func open(t *testing.T, d door) *Workflows {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openWith(t, engine, d)
+}
+
+func openWith(t *testing.T, engine state.Engine, d door) *Workflows {
+	t.Helper()
 	w := New(Options{Door: d, Engine: func(context.Context) (state.Engine, error) { return engine, nil }})
 	t.Cleanup(func() { w.Close(); engine.Close() })
 	return w
@@ -146,5 +152,39 @@ func TestStepsGo(t *testing.T) {
 		if len(steps) == 0 {
 			break
 		}
+	}
+}
+
+// TestAnswersAreLost has the write that begins a run, and one that keeps it, made and told as failed: the run begins once,
+// and goes on.
+func TestAnswersAreLost(t *testing.T) {
+	t.Parallel() // it waits until a lease is renewed twice
+	memory, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := &statetest.Unsure{Engine: memory}
+	begun, over := make(chan struct{}, 10), make(chan struct{})
+	w := openWith(t, engine, func(errand.Call) (*errand.End, error) {
+		begun <- struct{}{}
+		<-over
+		return &errand.End{Output: []byte("1")}, nil
+	})
+	w.must(t, "a", "steps: [{id: a, tool: x}]")
+	engine.Lost.Store(1)
+	r, err := w.Start(t.Context(), env, "a", nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	engine.Lost.Store(1)
+	for engine.Lost.Load() > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(leaseRenew + time.Second) // until it is renewed once more
+	close(over)
+	status, err := r.Wait(t.Context(), new(toolstest.Recorder))
+	if err != nil || status.State != workflow.Succeeded || len(begun) > 0 {
+		t.Errorf("%+v, %v, and the step began %d times more", status, err, len(begun))
 	}
 }

@@ -182,7 +182,7 @@ func (r *run) keepLease(lease state.Revision) {
 			return
 		case <-tick.C:
 		}
-		next, err := r.k.holders.Update(r.ctx, key, []byte(r.w.me), lease, leaseTime)
+		next, err := r.renew(key, lease)
 		switch {
 		case err == nil:
 			lease, renewed = next, time.Now()
@@ -197,6 +197,25 @@ func (r *run) keepLease(lease state.Revision) {
 			done()
 		}
 	}
+}
+
+// fullCode is why a step failed whose end had no room.
+const fullCode = "state_full"
+
+// renew renews the lease. What it conflicts with may be a write of its own, whose answer was lost.
+func (r *run) renew(key string, lease state.Revision) (state.Revision, error) {
+	next, err := r.k.holders.Update(r.ctx, key, []byte(r.w.me), lease, leaseTime)
+	if !errors.Is(err, state.ErrConflict) {
+		return next, err
+	}
+	held, lost := r.k.holders.Get(r.ctx, key)
+	switch {
+	case lost != nil && !errors.Is(lost, state.ErrNotFound):
+		return 0, lost
+	case lost != nil || string(held.Value) != r.w.me:
+		return 0, err
+	}
+	return r.k.holders.Update(r.ctx, key, []byte(r.w.me), held.Revision, leaseTime)
 }
 
 // loadSteps returns what is stored of the steps of a run, by path.
@@ -256,7 +275,7 @@ func (r *run) store(path string, record stepRecord) error {
 			return failed(path, "output_too_large", "its output has %d bytes: at most %d are kept", len(record.Output), state.MaxValue)
 		}
 		if errors.Is(err, state.ErrFull) {
-			return failed(path, "state_full", "what runs are kept in is full: it could not be stored how the step ended. Old runs are forgotten by and by: resume the run later")
+			return failed(path, fullCode, "what runs are kept in is full: it could not be stored how the step ended. Old runs are forgotten by and by: resume the run later")
 		}
 		if r.ctx.Err() != nil {
 			return context.Cause(r.ctx)

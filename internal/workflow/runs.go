@@ -4,6 +4,7 @@
 package workflow
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -424,9 +425,14 @@ func (w *Workflows) Start(ctx context.Context, env tools.Env, name string, param
 	if h.SessionMade, err = w.options.Door.Made(ctx, h.Who, h.Session); err != nil {
 		return nil, noSession(env, err)
 	}
-	revision, err := k.runs.Create(ctx, h.key(), encodeRecord(h), 0)
+	text := encodeRecord(h)
+	revision, err := k.runs.Create(ctx, h.key(), text, 0)
 	if err != nil && !errors.Is(err, state.ErrConflict) {
-		return nil, unavailable(err)
+		made, lost := k.runs.Get(ctx, h.key()) // it may have been made, and the answer lost
+		if lost != nil || !bytes.Equal(made.Value, text) {
+			return nil, unavailable(err)
+		}
+		revision, err = made.Revision, nil
 	}
 	if err == nil {
 		k.heads.Note(h.key(), h, revision)

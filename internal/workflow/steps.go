@@ -193,7 +193,7 @@ func (r *run) fail(path string, err error) {
 		return
 	}
 	r.tell(errand.Changed(r.place(path), errand.Wrong, why.reason))
-	if why.path == path {
+	if why.path == path && why.code != fullCode { // else the call is found by its id when the run is resumed
 		record := r.record(path)
 		record.State, record.Code, record.Reason, record.Round = stepFailed, why.code, why.reason, r.head.Round
 		r.store(path, record)
