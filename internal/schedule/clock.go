@@ -160,21 +160,19 @@ func (s *Schedules) recompute(k *buckets, now time.Time) {
 	}
 }
 
-// takeOver begins anew what processes began that are gone. One that is alone does so once.
+// takeOver begins anew what processes began that are gone.
 func (s *Schedules) takeOver(k *buckets) {
-	if s.options.Alone {
-		s.adopt(k)
-		return
-	}
 	key := replicas + state.Key(s.me)
 	for s.base.Err() == nil {
-		if revision, err := k.alive.Put(s.base, key, []byte(s.me), s.replicaTime); err == nil {
+		if s.options.Alone { // nobody asks whether it lives
+			s.adopt(k)
+		} else if revision, err := k.alive.Put(s.base, key, []byte(s.me), s.replicaTime); err == nil {
 			k.replicas.Note(key, s.me, revision)
 			s.adopt(k)
 		}
 		sleep(s.base, s.replicaTell)
 	}
-	if !errors.Is(context.Cause(s.base), errKilled) {
+	if !s.options.Alone && !errors.Is(context.Cause(s.base), errKilled) {
 		k.alive.Delete(context.WithoutCancel(s.base), key, 0)
 	}
 }
@@ -205,7 +203,7 @@ func (s *Schedules) adopt(k *buckets) {
 			begin = nil
 			for i := range r.Running {
 				if gone(r.Running[i]) {
-					r.Running[i].By = s.me
+					r.Running[i].By, r.Running[i].Taken = s.me, true
 					begin = append(begin, r.Running[i])
 				}
 			}

@@ -62,17 +62,21 @@ func (s *Schedules) fire(k *buckets, r *record, f firing) {
 func (s *Schedules) seeTo(ctx context.Context, k *buckets, r *record, f firing) (begin []firing) {
 	var how schedule.Past
 	for over := false; !over; {
-		mine, there, err := s.holds(k, r, f)
+		now, there, err := s.holds(k, r, f)
 		switch {
 		case s.base.Err() != nil:
 			return nil // another process, or the next one, takes it over
 		case err == nil && !there:
 			s.shut(r, f)
 			return nil
-		case err == nil && !mine:
+		case err == nil && now == nil:
 			return nil
+		case err == nil && now.Replaced: // before this process began it
+			how, over = schedule.Past{Outcome: "cancelled", Reason: errReplaced.Error()}, true
+		case err == nil && s.forgotten(r, now):
+			how, over = schedule.Past{Outcome: "lost", Reason: "the server was away for so long that nobody knows what came of it"}, true
 		case err == nil:
-			how, over = s.call(ctx, r, f)
+			how, over = s.call(ctx, r, *now)
 		}
 		if !over {
 			sleep(s.base, awayRetry) // and then under the same call id: what was accepted is not made twice
@@ -88,7 +92,7 @@ func (s *Schedules) seeTo(ctx context.Context, k *buckets, r *record, f firing) 
 			switch {
 			case now.id() != r.id():
 				return false // another one of its name
-			case now.sees(f.At) && !now.seenBy(f.At, s.me):
+			case now.sees(f.At) && now.seenBy(f.At, s.me) == nil:
 				taken = true
 				return false
 			}
@@ -110,20 +114,26 @@ func (s *Schedules) seeTo(ctx context.Context, k *buckets, r *record, f firing) 
 	return nil
 }
 
-// holds reports whether a firing is this process's to see to, by what is stored, and whether its schedule is there.
-func (s *Schedules) holds(k *buckets, r *record, f firing) (mine, there bool, err error) {
+// holds returns a firing as it is stored, or nil if it is not this process's to see to, and whether its schedule is there.
+func (s *Schedules) holds(k *buckets, r *record, f firing) (mine *firing, there bool, err error) {
 	entry, err := k.kv.Get(s.base, r.key())
 	if errors.Is(err, state.ErrNotFound) {
-		return false, false, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return false, true, err
+		return nil, true, err
 	}
 	now, err := decodeRecord(entry.Value)
-	if err != nil || now.id() != r.id() {
-		return false, false, nil
+	if err != nil {
+		return nil, true, err
 	}
-	return now.seenBy(f.At, s.me), true, nil
+	return now.seenBy(f.At, s.me), now.id() == r.id(), nil
+}
+
+// forgotten reports whether a firing that was taken over began so long ago that the server may not know its call id any
+// more. The run of a workflow is known by its own.
+func (s *Schedules) forgotten(r *record, f *firing) bool {
+	return f.Taken && r.Digest == "" && s.options.Remembered > 0 && s.now().Sub(f.Began) > s.options.Remembered*9/10
 }
 
 // unbegun returns the firings of a schedule that are this process's and that it has not begun: their write was
@@ -155,7 +165,7 @@ func (s *Schedules) call(ctx context.Context, r *record, f firing) (how schedule
 			return schedule.Past{Outcome: "refused", Reason: err.Error()}, true
 		}
 	}
-	if r.Digest != "" {
+	if r.Digest != "" && !f.Taken { // what has begun goes on, and what has not is refused when it begins
 		now, err := s.digest(ctx, who, r)
 		away, ok := errors.AsType[*tools.Failure](err)
 		switch {

@@ -58,6 +58,7 @@ type firing struct {
 	Began    time.Time `json:"began"`
 	By       string    `json:"by"` // the process
 	Replaced bool      `json:"replaced,omitempty"`
+	Taken    bool      `json:"taken,omitempty"` // over from a process that is gone: it may have begun
 }
 
 func scheduleKey(owner, name string) string { return schedules + state.Key(owner, name) }
@@ -203,13 +204,18 @@ func (r *record) begin(at, now time.Time, by string, madeUp bool) []firing {
 	return []firing{f}
 }
 
-// sees reports whether somebody sees to a time now; seenBy, whether that is one process.
+// sees reports whether somebody sees to a time now.
 func (r *record) sees(at time.Time) bool {
 	return anyOf(r.Running, func(f firing) bool { return f.At.Equal(at) })
 }
 
-func (r *record) seenBy(at time.Time, by string) bool {
-	return anyOf(r.Running, func(f firing) bool { return f.At.Equal(at) && f.By == by })
+// seenBy returns the firing of a time that a process sees to; nil if it does not.
+func (r *record) seenBy(at time.Time, by string) *firing {
+	i := slices.IndexFunc(r.Running, func(f firing) bool { return f.At.Equal(at) && f.By == by })
+	if i < 0 {
+		return nil
+	}
+	return &r.Running[i]
 }
 
 // end takes that a firing has ended, unless that is known, and returns the one that waited for that.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/errand"
 	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/state/statetest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/schedule"
 )
@@ -561,47 +562,52 @@ func TestSessionOutlivesTheEnd(t *testing.T) {
 	}
 }
 
-// unsure is an engine whose next writes are made and told as failed.
-type unsure struct {
-	state.Engine
-	writes *atomic.Int64
-}
-
-func (e unsure) KV(ctx context.Context, space state.Space) (state.KV, error) {
-	kv, err := e.Engine.KV(ctx, space)
-	return unsureKV{kv, e.writes}, err
-}
-
-type unsureKV struct {
-	state.KV
-	writes *atomic.Int64
-}
-
-func (kv unsureKV) Update(ctx context.Context, key string, value []byte, last state.Revision, ttl time.Duration) (state.Revision, error) {
-	revision, err := kv.KV.Update(ctx, key, value, last, ttl)
-	if err == nil && kv.writes.Add(-1) >= 0 {
-		return 0, errors.New("the answer was lost")
-	}
-	return revision, err
-}
-
 // TestAnswersAreLost has the writes of a firing made and told as failed: it fires once all the same, and ends.
 func TestAnswersAreLost(t *testing.T) {
 	t.Parallel() // it waits until writes are made again
 	d, c, shut := newDoor(), new(clock), make(chan string, 10)
 	d.shut = func(session string) { shut <- session }
-	e := unsure{memory(t), new(atomic.Int64)}
+	e := &statetest.Unsure{Engine: memory(t)}
 	s := open(t, e, Options{Door: d, Now: c.now})
 	s.must(t, schedule.New{Name: "a", Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "5m"}})
-	<-shut            // the session of the preview
-	e.writes.Store(2) // that it begins, and that it has ended
+	<-shut          // the session of the preview
+	e.Lost.Store(2) // that it begins, and that it has ended
 	c.ahead.Add(int64(5 * time.Minute))
 	s.wake <- struct{}{}
 	if session := <-shut; d.count() != 1 || d.calls[session] != 1 {
 		t.Errorf("%v were called, and %s was closed", d.calls, session)
 	}
-	if got := strings.Join(s.outcomes(t, "a"), " "); got != "succeeded" || e.writes.Load() > 0 {
-		t.Errorf("%s, and %d writes are not lost yet", got, e.writes.Load())
+	if got := strings.Join(s.outcomes(t, "a"), " "); got != "succeeded" || e.Lost.Load() > 0 {
+		t.Errorf("%s, and %d writes are not lost yet", got, e.Lost.Load())
+	}
+}
+
+// TestTakenOver has firings of a process that is gone made, unless they were replaced, or began so long ago that the server
+// does not know their calls any more.
+func TestTakenOver(t *testing.T) {
+	d, engine := newDoor(), memory(t)
+	s := open(t, engine, Options{Door: d, Lasting: true, Alone: true, Remembered: time.Hour})
+	for name, test := range map[string]struct {
+		firing
+		want string
+	}{
+		"a": {firing{Began: s.now().Add(-time.Minute)}, "succeeded"},
+		"b": {firing{Began: s.now().Add(-2 * time.Hour)}, "lost"},
+		"c": {firing{Began: s.now().Add(-time.Minute), Replaced: true}, "cancelled"},
+	} {
+		s.must(t, schedule.New{Name: name, Tool: "bash", Input: []byte("{}"), When: schedule.When{Every: "24h"}})
+		test.By, test.At = "gone", s.now()
+		if _, err := s.change(t.Context(), s.kept, scheduleKey(ownerOf(env), name), func(r *record) bool { r.Running = []firing{test.firing}; return true }); err != nil {
+			t.Fatal(err)
+		}
+		s.adopt(s.kept)
+		waitFor(t, name+" did not end", func() bool { return len(s.outcomes(t, name)) > 0 })
+		if got := s.outcomes(t, name); len(got) != 1 || got[0] != test.want {
+			t.Errorf("%s: %v, want %s", name, got, test.want)
+		}
+	}
+	if d.count() != 1 {
+		t.Errorf("%d were called, want the one that is known", d.count())
 	}
 }
 

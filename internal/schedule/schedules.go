@@ -89,6 +89,9 @@ type Options struct {
 	Engine         func(context.Context) (state.Engine, error)
 	Lasting, Alone bool
 
+	// Remembered is how long the server knows the id of a call that it did not see the end of; 0: for ever.
+	Remembered time.Duration
+
 	Logger *zap.Logger
 
 	// Now is the clock on the wall; nil: [time.Now].

@@ -127,7 +127,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Config: c.Workflows, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,
 	})
 	schedules := schedule.New(schedule.Options{
-		Config: c.Schedules, Digest: workflows.Digest, Run: workflow.RunOf, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Logger: logger,
+		Config: c.Schedules, Digest: workflows.Digest, Run: workflow.RunOf, Door: door, Known: knownBy(access.Authenticator), Engine: lasting.engine, Lasting: lasting.stored != nil, Alone: !c.State.Shared(), Remembered: c.State.Retention, Logger: logger,
 	})
 	opened = append(opened, func() { schedules.Close(); workflows.Close(); lasting.Close() })
 	builtin := families{
