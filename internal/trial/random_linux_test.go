@@ -105,7 +105,7 @@ func TestRandom(t *testing.T) {
 			before = before[1:]
 		}
 		if i%50 == 49 { // what they broke of their own
-			setUp(t, session.workspace, "until find . -mindepth 1 -delete 2>&1; do sleep 0.1; done; cp -a "+newTemplate(t)+"/. .")
+			setUp(t, session.workspace, "until chmod -R u+rwX . 2>&1; find . -mindepth 1 -delete 2>&1; do sleep 0.1; done; cp -a "+newTemplate(t)+"/. .")
 		}
 	}
 	for path := range holding(session.workspace, canaries.token) {
