@@ -152,7 +152,7 @@ func TestLogIsJSON(t *testing.T) {
 
 func TestPanicIsAnError(t *testing.T) {
 	err := withoutPanic(func() error { panic("what nobody thought of") })
-	if cli.ExitCodeOf(err) != cli.ExitFailed || !strings.Contains(err.Error(), "what nobody thought of") || !strings.Contains(err.Error(), "serve_test.go") {
+	if cli.ExitCodeOf(err) != cli.ExitFailed || !strings.Contains(err.Error(), "what nobody thought of") || !strings.Contains(err.Error(), "log_test.go") {
 		t.Errorf("a panic is %v, want an error that tells where", err)
 	}
 	if err := withoutPanic(func() error { return nil }); err != nil {
