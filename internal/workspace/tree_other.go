@@ -18,7 +18,7 @@ func openBelow(dir int, path string, flags int) (int, error) { return descend(di
 // List calls yield for every name in the directory, in no order, until it
 // returns false. The name is only good until yield returns. A directory is
 // listed once after it was opened.
-func (d *Dir) List(_ []byte, yield func(name []byte, kind Kind) bool) error {
+func (d *Dir) List(_ []byte, yield func(name []byte, kind FileType) bool) error {
 	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return err
