@@ -58,7 +58,7 @@ func (p *Policy) decide(d *Decision, call *Subject, grants []Grant, among *share
 	}
 	heaviest := byDefault
 	for i := range d.Effects {
-		s := subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), shared: among}
+		s := &subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), shared: among}
 		v := s.judge(grants)
 		d.Effects[i].Verdict = v.Verdict
 		if i == 0 || v.Action < d.Action || v.Action == d.Action && v.weight > heaviest {
@@ -66,7 +66,7 @@ func (p *Policy) decide(d *Decision, call *Subject, grants []Grant, among *share
 		}
 	}
 	if d.Action != Deny {
-		d.Rights = p.rights(call, among)
+		p.rights(&d.Rights, call, among)
 	}
 }
 

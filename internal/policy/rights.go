@@ -15,16 +15,14 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// rights returns what a call may touch that is not denied: as little as its
+// rights stores what a call may touch that is not denied: as little as its
 // effects need, or what is the session's own where they do not tell everything.
-func (p *Policy) rights(c *Subject, among *shared) tools.Rights {
-	b := rightsBuilder{call: c}
-	var s subject
+func (p *Policy) rights(to *tools.Rights, c *Subject, among *shared) {
+	b := rightsBuilder{call: c, Rights: to}
 	for i := range c.Effects {
-		s = subject{policy: p, call: c, effect: &c.Effects[i], shared: among}
-		b.add(&s)
+		b.add(&subject{policy: p, call: c, effect: &c.Effects[i], shared: among})
 	}
-	return b.build(p)
+	b.build(p)
 }
 
 // A rightsBuilder gathers what the effects of a call need.
@@ -35,7 +33,7 @@ type rightsBuilder struct {
 	unclear bool   // something may be touched that no effect tells
 	local   bool   // something on loopback is reached
 	broken  bool   // bash will not run it
-	tools.Rights
+	*tools.Rights
 }
 
 func (b *rightsBuilder) add(s *subject) {
@@ -91,8 +89,8 @@ func (s *subject) written(program string) string {
 // inPlace are programs that change a tree and leave it where it is.
 var inPlace = []string{"chmod", "chown", "chgrp"}
 
-func (b *rightsBuilder) build(p *Policy) tools.Rights {
-	r, c := &b.Rights, b.call
+func (b *rightsBuilder) build(p *Policy) {
+	r, c := b.Rights, b.call
 	if len(c.Spec.RequiredCapabilities) > 0 || c.runsPrograms() { // others ask about each path
 		r.Deny = p.denial(c)
 	}
@@ -125,7 +123,6 @@ func (b *rightsBuilder) build(p *Policy) tools.Rights {
 	r.Read, r.Write = collapse(r.Read), collapse(r.Write)
 	slices.Sort(r.Hosts)
 	r.Hosts = slices.Compact(r.Hosts)
-	return *r
 }
 
 // collapse sorts paths and leaves out those below others.
