@@ -55,9 +55,9 @@ func build(ctx context.Context, dir string, short bool) (*binaries, error) {
 		}
 		return nil
 	}
-	flags, tags := []string{"-trimpath", "-ldflags", "-s -w"}, "grpcnotrace,embedded"
+	flags, tags := []string{"-ldflags", "-s -w", "-trimpath", "-gcflags=all=-dwarf=false"}, "grpcnotrace,embedded"
 	if short {
-		flags, tags = flags[1:], "embedded"
+		flags, tags = flags[:2], "embedded"
 	}
 	release := func(tags, program, name string) error {
 		return build(slices.Concat(flags, []string{"-tags", tags, "-o", program, "./cmd/" + name})...)
