@@ -59,7 +59,7 @@ func decodeInput(ctx context.Context, h *harness) ([]row, error) {
 	}
 	input := commandJSON()
 	own := func() error {
-		_, err := tool.Decode(tools.Env{}, input)
+		_, err := tool.Decode(&tools.Env{}, input)
 		return err
 	}
 	generic := func() error {

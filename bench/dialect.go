@@ -179,7 +179,7 @@ func searchTools(ctx context.Context, size, searches int) ([]float64, error) {
 	for i := range times {
 		input := fmt.Appendf(nil, `{"query":"%s a %s of my %s"}`, word(verbs), word(nouns), word(nouns))
 		begin := time.Now()
-		call, err := search.Decode(tools.Env{Catalog: m}, input)
+		call, err := search.Decode(&tools.Env{Catalog: m}, input)
 		if err != nil {
 			return nil, err
 		}

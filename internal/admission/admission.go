@@ -153,7 +153,7 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 	if err := a.rate(found); err != nil { // before the input costs anything
 		return Admitted{}, err
 	}
-	if read, ok := inPersona(found, request.Tool, request.Input); ok && request.CalledAs == "" {
+	if read := inPersona(found, request.Tool, request.Input); read != nil && request.CalledAs == "" {
 		request = request.as(read)
 	}
 	var said *hooked // by the hooks of the operator
@@ -170,13 +170,14 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 			return Admitted{}, err
 		}
 		if job.Refusal != nil && request.CalledAs == "" {
-			if read, ok := a.reread(request.Tool, request.Input, a.has(found, current), job.Refusal.Outcome == executor.InvalidInput); ok && read.refusal == nil {
+			read := a.reread(request.Tool, request.Input, a.has(found, current), job.Refusal.Outcome == executor.InvalidInput)
+			if read != nil && read.refusal == nil {
 				request = request.as(read)
 				if note := read.note(request.CalledAs); found.Once(note) {
 					request.Form.Note = note
 				}
 				continue
-			} else if ok {
+			} else if read != nil {
 				job.Refusal = read.refusal
 			}
 		}
@@ -256,7 +257,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 
 // decodeInput returns the call that an input asks for. It is decoded once: policy and
 // tool share this value.
-func decodeInput(entry *tools.Entry, env tools.Env, input Input) (tools.Call, error) {
+func decodeInput(entry *tools.Entry, env *tools.Env, input Input) (tools.Call, error) {
 	if input.Problem != nil {
 		return nil, input.Problem
 	}
@@ -266,25 +267,31 @@ func decodeInput(entry *tools.Entry, env tools.Env, input Input) (tools.Call, er
 // judge has the policy decide about a call. What hooks said of it, if anything, makes the
 // decision stricter, never laxer.
 func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Policy, decoded *decodedCall, said *executor.Hooked) {
-	entry, call, subject := decoded.entry, decoded.call, decoded.subject
+	subject := decoded.subject
 	if job.Timeout == 0 {
-		if job.Refusal = a.setTimeout(job, entry, call); job.Refusal != nil {
+		if job.Refusal = a.setTimeout(job, decoded.entry, decoded.call); job.Refusal != nil {
 			return
 		}
 	}
-	subject.Effects = call.Effects()
+	subject.Effects = decoded.call.Effects()
 	grants := a.grants(decoded.session)
 	if len(grants) > 0 {
 		subject.Digest = callDigest(job.OnBehalfOf, job.Identity(), job.Input)
 	}
 	decision := p.Decide(subject, grants)
+	a.conclude(ctx, job, p, decoded, said, &decision)
+}
+
+// conclude has a job follow what was decided.
+func (a *Admission) conclude(ctx context.Context, job *executor.Job, p *policy.Policy, decoded *decodedCall, said *executor.Hooked, decision *policy.Decision) {
+	entry, call, subject := decoded.entry, decoded.call, decoded.subject
 	byHook := said.Tighten(&decision.Verdict)
-	job.Verdict, job.Effects = decision.Verdict, executor.KeptEffects(&decision)
+	job.Verdict, job.Effects = decision.Verdict, executor.KeptEffects(decision)
 	if decision.RunsPrograms() {
 		job.Access = decision.Rights.Access()
 	}
 	if decision.Action == policy.Deny {
-		job.Refusal = refused(&job.Order, &decision)
+		job.Refusal = refused(&job.Order, decision)
 		return
 	}
 	if decision.Action == policy.Ask {
@@ -296,7 +303,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 	job.Waits, job.Delegates = entry.Spec.Waits, entry.Spec.Delegates
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.OnBehalfOf, job.Identity(), job.Input)
-		job.Question = question(ctx, &job.Order, p, subject, &decision, call)
+		job.Question = question(ctx, &job.Order, p, subject, decision, call)
 		if byHook {
 			job.Question.Tiers = nil // a grant is the policy's, and the hook would ask again
 		}

@@ -167,7 +167,7 @@ type decodes struct {
 	n int
 }
 
-func (d *decodes) Decode(env tools.Env, input json.RawMessage) (tools.Call, error) {
+func (d *decodes) Decode(env *tools.Env, input json.RawMessage) (tools.Call, error) {
 	d.n++
 	return d.Tool.Decode(env, input)
 }

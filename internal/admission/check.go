@@ -59,7 +59,7 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 	if request.Command != "" {
 		return a.check(request, found)
 	}
-	if read, ok := inPersona(found, request.Tool, request.Input); ok {
+	if read := inPersona(found, request.Tool, request.Input); read != nil {
 		request.Tool, request.Input = read.tool, read.input
 		return a.check(request, found)
 	}
@@ -69,8 +69,8 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 	}
 	has := a.has(found, a.ActivePolicy.Current())
 	_, ours := a.Registry.Lookup(request.Tool, has)
-	switch read, ok := a.reread(request.Tool, request.Input, has, ours); {
-	case !ok:
+	switch read := a.reread(request.Tool, request.Input, has, ours); {
+	case read == nil:
 		return checked, err
 	case read.refusal != nil:
 		return checked, invalid("%s", read.refusal.Failure.Message)
@@ -93,8 +93,8 @@ func (a *Admission) check(request CheckRequest, found *session.Session) (Checked
 	}
 	env := a.Env(found, p.Restrictions(subject), "")
 	if request.Command != "" {
-		subject.Effects = effects.Resolve(env, shell.Effects(request.Command, shell.PlaceOf(env, "")))
-		subject.Input = commandInput(entry, env, request.Command)
+		subject.Effects = effects.Resolve(*env, shell.Effects(request.Command, shell.PlaceOf(*env, "")))
+		subject.Input = commandInput(entry, *env, request.Command)
 	} else {
 		call, err := decodeInput(entry, env, named(entry, request.Input))
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
@@ -148,7 +148,7 @@ func commandInput(entry *tools.Entry, env tools.Env, command string) []byte {
 		panic(err)
 	}
 	if entry.Tool != nil {
-		if call, err := entry.Tool.Decode(env, text); err == nil {
+		if call, err := entry.Tool.Decode(&env, text); err == nil {
 			return call.Input()
 		}
 	}

@@ -154,7 +154,7 @@ func blocked(job *executor.Job, run *hook.Run) *executor.Refusal {
 
 // hookPlace returns where the commands of hooks run that are asked about a call.
 func (a *Admission) hookPlace(s *session.Session, p *policy.Policy, subject *policy.Subject, callID string) hook.Where {
-	return hook.Where{Env: a.Env(s, p.Restrictions(subject), callID), Deny: p.HookDenial(subject)}
+	return hook.Where{Env: *a.Env(s, p.Restrictions(subject), callID), Deny: p.HookDenial(subject)}
 }
 
 // HookPlace is where the commands of hooks run that are asked about a session, or about a

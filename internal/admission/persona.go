@@ -27,7 +27,7 @@ type reading struct {
 }
 
 // as returns a request that asks for what was read.
-func (r *Request) as(read reading) *Request {
+func (r *Request) as(read *reading) *Request {
 	other := *r
 	other.CalledAs, other.Tool, other.Input, other.Form = r.Tool, read.tool, read.input, read.form
 	if r.Purpose == "" && len(read.purpose) <= MaxText {
@@ -37,23 +37,23 @@ func (r *Request) as(read reading) *Request {
 }
 
 // note tells how a call was read, so that the next one can be written as it is meant.
-func (r reading) note(calledAs string) string {
+func (r *reading) note(calledAs string) string {
 	return fmt.Sprintf("%s is read as %s here, with the keys of %s.", calledAs, r.tool, r.system)
 }
 
 // inPersona returns what a call means in a session that speaks as another system does;
-// false where it has no persona, or one that does not know the tool.
-func inPersona(s *session.Session, tool string, input Input) (reading, bool) {
+// nil where it has no persona, or one that does not know the tool.
+func inPersona(s *session.Session, tool string, input Input) *reading {
 	system, ok := persona.Named(s.Settings().Persona)
 	if !ok || input.Problem != nil {
-		return reading{}, false
+		return nil
 	}
 	theirs := system.Tool(tool)
 	if theirs == nil {
-		return reading{}, false
+		return nil
 	}
 	call, err := theirs.Translate(input.JSON)
-	read := reading{tool: theirs.Means[0].Tool, input: input, system: system.Title, form: call.Form, purpose: call.Purpose}
+	read := &reading{tool: theirs.Means[0].Tool, input: input, system: system.Title, form: call.Form, purpose: call.Purpose}
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		read.input.Problem = wrong
 	} else if err != nil {
@@ -61,13 +61,13 @@ func inPersona(s *session.Session, tool string, input Input) (reading, bool) {
 	} else {
 		read.tool, read.input.JSON = call.Tool, call.Input
 	}
-	return read, true
+	return read
 }
 
 // reread returns what a call means that none of our tools takes as it is: what the
 // systems that know its name and accept its input agree on. Results stay as ours are,
-// for nobody has chosen another form. It reports false where no system knows the name.
-func (a *Admission) reread(tool string, input Input, has func(*tools.Spec) bool, ours bool) (reading, bool) {
+// for nobody has chosen another form. It returns nil where no system knows the name.
+func (a *Admission) reread(tool string, input Input, has func(*tools.Spec) bool, ours bool) *reading {
 	// A tool that the session does not have is not told apart from one that is not there.
 	known := slices.DeleteFunc(slices.Clone(persona.Lookup(tool)), func(t *persona.Tool) bool {
 		return !slices.ContainsFunc(t.Means, func(m *persona.Meaning) bool {
@@ -78,7 +78,7 @@ func (a *Admission) reread(tool string, input Input, has func(*tools.Spec) bool,
 	if len(known) == 0 || input.Problem != nil {
 		return notYet(tool, ours)
 	}
-	var readings []reading
+	var readings []*reading
 	var problems []string
 	for _, theirs := range known {
 		call, err := theirs.Translate(input.JSON)
@@ -90,37 +90,37 @@ func (a *Admission) reread(tool string, input Input, has func(*tools.Spec) bool,
 		if ours && call.Tool == tool && string(call.Input) == string(tools.Canonical(input.JSON)) {
 			continue // as it was written, which our tool did not accept
 		}
-		same := func(r reading) bool { return r.tool == call.Tool && string(r.input.JSON) == string(call.Input) }
+		same := func(r *reading) bool { return r.tool == call.Tool && string(r.input.JSON) == string(call.Input) }
 		if !slices.ContainsFunc(readings, same) {
-			readings = append(readings, reading{tool: call.Tool, input: Input{JSON: call.Input}, purpose: call.Purpose, system: theirs.System.Title})
+			readings = append(readings, &reading{tool: call.Tool, input: Input{JSON: call.Input}, purpose: call.Purpose, system: theirs.System.Title})
 		}
 	}
 	switch {
 	case len(readings) == 1:
-		return readings[0], true
+		return readings[0]
 	case len(readings) > 1:
 		var means []string
 		for _, r := range readings {
 			means = append(means, fmt.Sprintf("%s means %s %.200s", r.system, r.tool, r.input.JSON))
 		}
-		return reading{refusal: executor.Refuse(executor.InvalidInput, "ambiguous", fmt.Sprintf(
+		return &reading{refusal: executor.Refuse(executor.InvalidInput, "ambiguous", fmt.Sprintf(
 			"By %q with this input, %s. Call the tool that is meant by its name here, or have the session choose a persona.",
-			tool, strings.Join(means, "; ")))}, true
+			tool, strings.Join(means, "; ")))}
 	case ours:
-		return reading{}, false // what is wrong by our own schema is told
+		return nil // what is wrong by our own schema is told
 	}
-	return reading{refusal: executor.Refuse(executor.InvalidInput, "invalid_input", fmt.Sprintf(
-		"The input of %s is not valid. Correct it and call again:\n%s", tool, strings.Join(problems, "\n")))}, true
+	return &reading{refusal: executor.Refuse(executor.InvalidInput, "invalid_input", fmt.Sprintf(
+		"The input of %s is not valid. Correct it and call again:\n%s", tool, strings.Join(problems, "\n")))}
 }
 
 // notYet tells of a tool that other systems have, and this server has nothing for.
-func notYet(tool string, ours bool) (reading, bool) {
+func notYet(tool string, ours bool) *reading {
 	systems, needs := persona.Missing(tool)
 	if systems == "" || ours {
-		return reading{}, false
+		return nil
 	}
-	return reading{refusal: executor.Refuse(executor.NoSuchTool, "no_such_tool", fmt.Sprintf(
-		"There is no tool %q in this session. It is a tool of %s for %s, which this server does not have yet.", tool, systems, needs))}, true
+	return &reading{refusal: executor.Refuse(executor.NoSuchTool, "no_such_tool", fmt.Sprintf(
+		"There is no tool %q in this session. It is a tool of %s for %s, which this server does not have yet.", tool, systems, needs))}
 }
 
 // keyLike is what can only be a key or a tool where it is part of a sentence, orKey one

@@ -31,7 +31,7 @@ func TestSchemasOfReplacedTools(t *testing.T) {
 		if !ok {
 			t.Fatal("the tool is not there")
 		}
-		call, err := entry.Tool.Decode(tools.Env{}, json.RawMessage(`{}`))
+		call, err := entry.Tool.Decode(&tools.Env{}, json.RawMessage(`{}`))
 		if err != nil {
 			t.Fatal(err)
 		}

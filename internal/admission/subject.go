@@ -15,8 +15,8 @@ import (
 )
 
 // Env returns where a call of a session happens.
-func (a *Admission) Env(s *session.Session, restrictions tools.Restrictions, callID string) tools.Env {
-	env := tools.Env{
+func (a *Admission) Env(s *session.Session, restrictions tools.Restrictions, callID string) *tools.Env {
+	env := &tools.Env{
 		SessionID: s.ID, CallID: callID, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), Workspace: s.Workspace,
 		Session: s, Changes: s.Changes, Documents: s.Documents(), Settings: s.Options(), Restrictions: restrictions, Help: a.helpOf(s), Catalog: catalog{a, s},
 		EditErrors: max(0, s.Settings().EditErrors),
@@ -82,7 +82,7 @@ func (a *Admission) keptOf(s *session.Session) func(tools.Protection) policy.Mon
 	var kept policy.Monitored
 	return func(p tools.Protection) policy.Monitored {
 		once.Do(func() {
-			if kept = a.Monitored(a.Env(s, nil, ""), p); kept == nil {
+			if kept = a.Monitored(*a.Env(s, nil, ""), p); kept == nil {
 				kept = func(string, bool) string { return "" }
 			}
 		})

@@ -190,7 +190,7 @@ func (t *Transfer) refresh() *policy.Policy {
 		j.policy, j.settings = p, settings
 		j.call = a.Subject(t.Session, t.request.Tool, t.request.Principal.MaxMode, t.request.Principal.OnBehalfOf)
 		j.call.Uploads = t.request.Tool == WritesFiles
-		t.Env = a.Env(t.Session, p.Restrictions(j.call), "")
+		t.Env = *a.Env(t.Session, p.Restrictions(j.call), "")
 	}
 	j.grants = a.grants(t.Session)
 	return p

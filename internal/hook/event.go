@@ -196,7 +196,7 @@ func parseAnswer(point Point, text string) (a Answer, err error) {
 	case text[0] != '{':
 		return a, fmt.Errorf("it answered %.80q: want nothing, or one JSON object", text)
 	}
-	call, err := answers.Decode(tools.Env{}, json.RawMessage(text))
+	call, err := answers.Decode(&tools.Env{}, json.RawMessage(text))
 	if err != nil {
 		return a, fmt.Errorf("its answer is not valid: %s", oneLine(err))
 	}

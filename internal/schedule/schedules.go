@@ -265,7 +265,7 @@ func called(env tools.Env, n schedule.New) error {
 			continue
 		}
 		if e.Spec.Name == n.Tool || slices.Contains(e.Spec.Aliases, n.Tool) {
-			if _, err := e.Tool.Decode(env, n.Input); err != nil {
+			if _, err := e.Tool.Decode(&env, n.Input); err != nil {
 				return tools.Failf("invalid_call", "The schedule would fail: the input of %s is not valid: %v", n.Tool, err)
 			}
 			return nil

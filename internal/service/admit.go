@@ -38,18 +38,19 @@ func (s *Server) admit(ctx context.Context, message any) error {
 }
 
 // admitCall asks admission about a call, which may be one of a batch.
-func (s *Server) admitCall(ctx context.Context, request *pb.ExecuteToolRequest, of *batchSlot) (admitted admission.Admitted, asked admission.Request, err error) {
+func (s *Server) admitCall(ctx context.Context, request *pb.ExecuteToolRequest, of *batchSlot) (admission.Admitted, *admission.Request, error) {
 	ctx, decide := span.Start(ctx, "decide")
 	defer decide.End()
 	rpc := rpcOf(ctx)
-	asked.Principal, asked.Trace = rpc.principal, rpc.span.Trace()
-	if err := translate(request, &asked); err != nil {
-		return admitted, asked, err
+	asked := &admission.Request{Principal: rpc.principal, Trace: rpc.span.Trace()}
+	if err := translate(request, asked); err != nil {
+		return admission.Admitted{}, asked, err
 	}
 	if of != nil {
 		asked.SessionID, asked.OnDisconnect, asked.Batch = of.batch.Session.ID, of.onDisconnect, of.batch
 	}
-	if admitted, err = s.admission.Admit(ctx, &asked); err == nil {
+	admitted, err := s.admission.Admit(ctx, asked)
+	if err == nil {
 		describe(decide, admitted)
 	}
 	return admitted, asked, err

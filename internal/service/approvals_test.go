@@ -514,7 +514,7 @@ func (brokenCall) Preview(context.Context) tools.Preview { panic("secret of prev
 
 type brokenTool struct{ tools.Tool }
 
-func (b brokenTool) Decode(env tools.Env, input json.RawMessage) (tools.Call, error) {
+func (b brokenTool) Decode(env *tools.Env, input json.RawMessage) (tools.Call, error) {
 	call, err := b.Tool.Decode(env, input)
 	return brokenCall{call}, err
 }

@@ -395,8 +395,8 @@ func (in *batchInput) started(ctx context.Context, x *executor.Execution, err er
 		rpc := rpcOf(ctx)
 		rpc.overQuota(rpc, over)
 	}
-	if stopped, ok := in.server.stops.of(principalOf(ctx)); ok && x != nil { // while it was on its way
-		x.Cancel(stopped.why(), stopped.By)
+	if x != nil {
+		in.server.stops.overtake(ctx, x)
 	}
 }
 

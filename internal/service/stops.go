@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/state"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -165,6 +166,13 @@ func readStops(file string) (map[auth.Owner]stop, error) {
 // of returns the stop that a caller is under; false where there is none.
 func (s *stopList) of(p auth.Principal) (stop, bool) {
 	return s.ofNames(p.Tenant, p.Name, p.OnBehalfOf)
+}
+
+// overtake cancels the execution of a caller who was stopped while the call was on its way.
+func (s *stopList) overtake(ctx context.Context, x *executor.Execution) {
+	if stopped, ok := s.of(principalOf(ctx)); ok {
+		x.Cancel(stopped.why(), stopped.By)
+	}
 }
 
 // ofNames returns the stop that one of some principals of a tenant is under: the one by

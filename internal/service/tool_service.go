@@ -46,9 +46,7 @@ func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerSt
 	if err != nil {
 		return err
 	}
-	if stopped, ok := s.server.stops.of(principalOf(ctx)); ok { // while it was on its way
-		x.Cancel(stopped.why(), stopped.By)
-	}
+	s.server.stops.overtake(ctx, x)
 	return follow(stream, x, 0)
 }
 

@@ -83,12 +83,12 @@ func TestWithMaximum(t *testing.T) {
 			t.Errorf("%s: %s has no %s", test.field, schema, test.schema)
 		}
 		for input, takes := range test.takes {
-			if _, err := bounded.Decode(Env{}, []byte(input)); (err == nil) != takes {
+			if _, err := bounded.Decode(&Env{}, []byte(input)); (err == nil) != takes {
 				t.Errorf("%s to %v: %s: %v", test.field, test.most, input, err)
 			}
 		}
 	}
-	if _, err := tool.Decode(Env{}, []byte(`{"path":"abcdefghij","limit":100}`)); err != nil {
+	if _, err := tool.Decode(&Env{}, []byte(`{"path":"abcdefghij","limit":100}`)); err != nil {
 		t.Errorf("the tool itself: %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func TestJudgedAsRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, _ := json.Marshal(input{test.declared, test.opened})
-			call, err := tool.Decode(env, text)
+			call, err := tool.Decode(&env, text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestPinnedStaysPinned(t *testing.T) {
 			was, _ := env.Pinned("version")
 			return tools.TextResult(was), nil
 		})
-	call, err := tool.Decode(toolstest.Env(t, nil), json.RawMessage(`{}`))
+	call, err := tool.Decode(new(toolstest.Env(t, nil)), json.RawMessage(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}

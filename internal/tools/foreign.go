@@ -50,7 +50,7 @@ type foreign struct {
 
 func (t *foreign) InputSchema() json.RawMessage { return t.schema }
 
-func (t *foreign) Decode(env Env, input json.RawMessage) (Call, error) {
+func (t *foreign) Decode(env *Env, input json.RawMessage) (Call, error) {
 	if len(input) == 0 {
 		input = json.RawMessage("{}")
 	}

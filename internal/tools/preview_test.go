@@ -24,7 +24,7 @@ func TestWithPreview(t *testing.T) {
 		return tools.Preview{Kind: tools.PreviewText, Text: env.CallID + " says " + in.Text}
 	})
 	decode := func(tool tools.Tool) tools.Call {
-		call, err := tool.Decode(tools.Env{CallID: "7"}, json.RawMessage(`{"text":"hello"}`))
+		call, err := tool.Decode(&tools.Env{CallID: "7"}, json.RawMessage(`{"text":"hello"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestWithPreview(t *testing.T) {
 	if got := call.Preview(t.Context()); got != (tools.Preview{Kind: tools.PreviewText, Text: "7 says hello"}) {
 		t.Errorf("preview %+v", got)
 	}
-	if _, err := shown.Decode(tools.Env{}, json.RawMessage(`{}`)); err == nil {
+	if _, err := shown.Decode(&tools.Env{}, json.RawMessage(`{}`)); err == nil {
 		t.Error("with a preview, anything is taken")
 	}
 	defer func() {
@@ -63,10 +63,10 @@ func TestWithChoices(t *testing.T) {
 	if got := string(tool.InputSchema()); !strings.Contains(got, `"color":{"type":"string","description":"of the sky","enum":["blue","grey"]}`) {
 		t.Errorf("schema %s", got)
 	}
-	if _, err := tool.Decode(tools.Env{}, json.RawMessage(`{"color":"grey"}`)); err != nil {
+	if _, err := tool.Decode(&tools.Env{}, json.RawMessage(`{"color":"grey"}`)); err != nil {
 		t.Error(err)
 	}
-	if _, err := tool.Decode(tools.Env{}, json.RawMessage(`{"color":"green"}`)); err == nil || !strings.Contains(err.Error(), `want one of "blue", "grey"`) {
+	if _, err := tool.Decode(&tools.Env{}, json.RawMessage(`{"color":"green"}`)); err == nil || !strings.Contains(err.Error(), `want one of "blue", "grey"`) {
 		t.Errorf("what is no choice: %v", err)
 	}
 	defer func() {

@@ -86,8 +86,8 @@ func FuzzSettle(f *testing.F) {
 		if again := tools.Settle(tool, once); string(again) != string(once) {
 			t.Errorf("%q becomes %q, then %q", input, once, again)
 		}
-		if _, err := tool.Decode(tools.Env{}, input); err == nil && string(once) != string(input) {
-			if _, err := tool.Decode(tools.Env{}, once); err != nil {
+		if _, err := tool.Decode(&tools.Env{}, input); err == nil && string(once) != string(input) {
+			if _, err := tool.Decode(&tools.Env{}, once); err != nil {
 				t.Errorf("%q was valid, and %q is not: %v", input, once, err)
 			}
 		}

@@ -34,7 +34,7 @@ type Tool interface {
 	// Decode checks input against the schema and returns the call it asks for
 	// in env. Unknown, duplicate and case-variant keys are errors. An input
 	// that does not fit gives an [*InputError].
-	Decode(env Env, input json.RawMessage) (Call, error)
+	Decode(env *Env, input json.RawMessage) (Call, error)
 }
 
 // A Call is one decoded request. What Effects tells is what Run does: both
@@ -236,9 +236,9 @@ func (t *typed[In]) Spec() Spec { return t.spec }
 
 func (t *typed[In]) InputSchema() json.RawMessage { return t.shape().schema }
 
-func (t *typed[In]) Decode(env Env, input json.RawMessage) (Call, error) {
-	env.judged = new(judged)
-	c := &typedCall[In]{tool: t, env: env}
+func (t *typed[In]) Decode(env *Env, input json.RawMessage) (Call, error) {
+	c := &typedCall[In]{tool: t, env: *env}
+	c.env.judged = new(judged)
 	if err := t.shape().decode(input, &c.in); err != nil {
 		return nil, err
 	}

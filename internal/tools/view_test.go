@@ -112,7 +112,7 @@ func TestViews(t *testing.T) {
 				}
 			}
 			text, _ := json.Marshal(viewInput{Path: test.path})
-			call, err := viewer().Decode(env, text)
+			call, err := viewer().Decode(&env, text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +172,7 @@ func TestViewsWithhold(t *testing.T) {
 	env := toolstest.Env(t, nil)
 	env.Readable, env.Restrictions = []string{dir}, denies{}
 	text, _ := json.Marshal(viewInput{Path: dir, Tree: true})
-	call, err := viewer().Decode(env, text)
+	call, err := viewer().Decode(&env, text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -357,7 +357,7 @@ func (c *checker) fits(s *ready, at string) {
 	if tool == nil || err != nil {
 		return
 	}
-	_, err = tool.Decode(c.world.Env, text)
+	_, err = tool.Decode(&c.world.Env, text)
 	var wrong *tools.InputError
 	if !errors.As(err, &wrong) {
 		return

@@ -56,7 +56,7 @@ func TestEffect(t *testing.T) {
 	} {
 		tool := agent.Tools(idle{}, "")[0]
 		spec := tool.Spec()
-		call, err := tool.Decode(toolstest.Env(t, nil), spec.Rename([]byte(input)))
+		call, err := tool.Decode(new(toolstest.Env(t, nil)), spec.Rename([]byte(input)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestOutOfTime(t *testing.T) {
 		if tool.Spec().Name != "agent_status" {
 			continue
 		}
-		call, err := tool.Decode(toolstest.Env(t, nil), []byte(`{}`))
+		call, err := tool.Decode(new(toolstest.Env(t, nil)), []byte(`{}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -102,7 +102,7 @@ func TestRewriteWritesWhatItTold(t *testing.T) {
 	slices.Sort(names)
 	env := toolstest.Env(t, files)
 	const input = `{"operation":"pattern_rewrite","pattern":"foo($A)","replacement":"bar($A)","language":"go","dry_run":false}`
-	call, err := tool(t).Decode(env, []byte(input))
+	call, err := tool(t).Decode(&env, []byte(input))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestPages(t *testing.T) {
 // empty text does.
 func TestNoReplacement(t *testing.T) {
 	env, tool := toolstest.Env(t, map[string]string{"a.go": "package a\n\nfunc f() {\n\tfoo(1)\n}\n"}), tool(t)
-	_, err := tool.Decode(env, []byte(`{"operation":"pattern_rewrite","pattern":"foo($A)","language":"go","dry_run":false}`))
+	_, err := tool.Decode(&env, []byte(`{"operation":"pattern_rewrite","pattern":"foo($A)","language":"go","dry_run":false}`))
 	if err == nil || !strings.Contains(err.Error(), "replacement") {
 		t.Errorf("without a replacement: %v", err)
 	}

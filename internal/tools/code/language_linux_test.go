@@ -98,7 +98,7 @@ func TestRenameWritesWhatItTold(t *testing.T) {
 		"use/a.go": "package use\n\nimport \"example.com/m/greet\"\n\nfunc A() { greet.Hello() }\n", "use/b.go": "package use\n",
 	}
 	env := toolstest.Env(t, files)
-	call, err := withGopls(t).Decode(env, []byte(`{"operation":"rename_symbol","symbol_name":"Hello","new_name":"Hi","dry_run":false}`))
+	call, err := withGopls(t).Decode(&env, []byte(`{"operation":"rename_symbol","symbol_name":"Hello","new_name":"Hi","dry_run":false}`))
 	if err != nil {
 		t.Fatal(err)
 	}

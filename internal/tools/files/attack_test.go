@@ -222,7 +222,7 @@ func TestSwaps(t *testing.T) {
 					return
 				}
 				c := calls[(i+worker*5)%len(calls)]
-				call, err := byName(c.tool).Decode(env, json.RawMessage(c.input))
+				call, err := byName(c.tool).Decode(&env, json.RawMessage(c.input))
 				if err != nil {
 					t.Error(err)
 					return

@@ -86,7 +86,7 @@ func TestOddFiles(t *testing.T) {
 	}
 	for _, name := range []string{"read_file", "write_file", "list_dir", "delete_file"} {
 		input, _ := json.Marshal(map[string]string{"path": long + "f"})
-		if _, err := tool(t, name).Decode(env, input); err == nil {
+		if _, err := tool(t, name).Decode(&env, input); err == nil {
 			t.Errorf("%s takes a path of 5,000 characters", name)
 		}
 	}

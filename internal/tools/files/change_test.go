@@ -24,7 +24,7 @@ import (
 // decode decodes a call of a tool of the family.
 func decode(t *testing.T, env tools.Env, name, input string) tools.Call {
 	t.Helper()
-	call, err := tool(t, name).Decode(env, json.RawMessage(input))
+	call, err := tool(t, name).Decode(&env, json.RawMessage(input))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func BenchmarkEdit(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		begin := time.Now()
 		input := fmt.Sprintf(`{"path":"f","old_string":"[number %d]","new_string":"[number %d]"}`, i%2, 1-i%2)
-		call, err := edit.Decode(env, json.RawMessage(input))
+		call, err := edit.Decode(&env, json.RawMessage(input))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -190,7 +190,7 @@ func TestRefusedPatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tool(t, "apply_patch").Decode(env, input); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := tool(t, "apply_patch").Decode(&env, input); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}

@@ -89,12 +89,12 @@ func TestReadPDF(t *testing.T) {
 		}
 	}
 	for _, pages := range []string{"0", "x", "-3", "3-1", "1,,2", "2,1", "1-,5", "1-3,3", "1.5", "+1", " ", ",", "99999999999999999999", "1-2-3"} {
-		_, err := files.Read(pdftest.Documents{}, nil).Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"`+pages+`"}`))
+		_, err := files.Read(pdftest.Documents{}, nil).Decode(&env, json.RawMessage(`{"path":"five.pdf","pages":"`+pages+`"}`))
 		if err == nil || !strings.Contains(err.Error(), `such as "3", "1-5,9" or "20-"`) {
 			t.Errorf("pages %q: %v", pages, err)
 		}
 	}
-	if _, err := files.Read(pdftest.Documents{}, nil).Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"1","limit":5}`)); err == nil || !strings.Contains(err.Error(), "takes the place of offset and limit") {
+	if _, err := files.Read(pdftest.Documents{}, nil).Decode(&env, json.RawMessage(`{"path":"five.pdf","pages":"1","limit":5}`)); err == nil || !strings.Contains(err.Error(), "takes the place of offset and limit") {
 		t.Error(err)
 	}
 	result, _, err := toolstest.Run(t, files.Read(pdftest.Documents{}, nil), env, `{"path":"five.pdf","pages":"3-4"}`)

@@ -317,7 +317,7 @@ func TestReadEffects(t *testing.T) {
 		{"../a.txt", filepath.Dir(env.Workspace.Dir()) + "/a.txt"},
 		{"/etc/passwd", "/etc/passwd"},
 	} {
-		call, err := files.Read(nil, nil).Decode(env, json.RawMessage(`{"path":"`+test.path+`"}`))
+		call, err := files.Read(nil, nil).Decode(&env, json.RawMessage(`{"path":"`+test.path+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +345,7 @@ func TestReadStopsHalfWay(t *testing.T) {
 	for _, input := range []string{`{"path":"f","offset":400000}`, `{"path":"f","offset":-5}`} {
 		// The call looks at its context now and then: let it live for a few looks.
 		ctx := &fewChecks{Context: t.Context(), left: 3}
-		call, err := files.Read(nil, nil).Decode(env, json.RawMessage(input))
+		call, err := files.Read(nil, nil).Decode(&env, json.RawMessage(input))
 		if err != nil {
 			t.Fatal(err)
 		}

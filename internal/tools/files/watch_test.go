@@ -27,7 +27,7 @@ func watch(t *testing.T, input string, steps ...func(dir string) error) (output,
 func watchIn(t *testing.T, env tools.Env, input string, steps ...func(dir string) error) (output, text string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		call, decodeErr := byName("watch_files").Decode(env, json.RawMessage(input))
+		call, decodeErr := byName("watch_files").Decode(&env, json.RawMessage(input))
 		if decodeErr != nil {
 			t.Fatal(decodeErr)
 		}

@@ -217,7 +217,7 @@ func TestBadInput(t *testing.T) {
 		{"git_blame", `{"path":"a","revision":"--contents=/etc/passwd"}`, "begins with -"},
 		{"git_blame", `{"path":"a","first_line":5,"last_line":4}`, "before first_line"},
 	} {
-		_, err := w.tools[test.tool].Decode(w.env, json.RawMessage(test.input))
+		_, err := w.tools[test.tool].Decode(&w.env, json.RawMessage(test.input))
 		if _, ok := errors.AsType[*tools.InputError](err); !ok || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s %s: %v; want an input error with %q", test.tool, test.input, err, test.want)
 		}

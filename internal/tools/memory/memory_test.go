@@ -58,7 +58,7 @@ func TestPreview(t *testing.T) {
 		if one.Spec().Name != "memory_store" {
 			continue
 		}
-		call, err := one.Decode(tools.Env{}, json.RawMessage(`{"key":"k","text":"the token is hush","scope":"tenant"}`))
+		call, err := one.Decode(&tools.Env{}, json.RawMessage(`{"key":"k","text":"the token is hush","scope":"tenant"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -141,7 +141,7 @@ func TestExternal(t *testing.T) {
 			t.Errorf("%s: %v", ref, err)
 		}
 		if err == nil {
-			if _, err := list[0].Decode(tools.Env{}, json.RawMessage(`{"body":{"name":"long name"}}`)); err == nil || !strings.Contains(err.Error(), "/body/name") {
+			if _, err := list[0].Decode(&tools.Env{}, json.RawMessage(`{"body":{"name":"long name"}}`)); err == nil || !strings.Contains(err.Error(), "/body/name") {
 				t.Errorf("what is elsewhere is not checked: %v in %s", err, list[0].InputSchema())
 			}
 		}

@@ -109,7 +109,7 @@ func TestEffects(t *testing.T) {
 	}
 	for path, want := range map[string]string{"": ".", "dir": "dir", "link": "dir", "dir/..": ".", "/etc": "/etc", "..": filepath.Dir(env.Workspace.Dir())} {
 		for _, tool := range search.Tools(engine.NewPool(index.NewPool(index.Config{}))) {
-			call, err := tool.Decode(env, []byte(`{"pattern":"x","path":"`+path+`"}`))
+			call, err := tool.Decode(&env, []byte(`{"pattern":"x","path":"`+path+`"}`))
 			if err != nil {
 				t.Fatal(err)
 			}

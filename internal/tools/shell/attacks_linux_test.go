@@ -108,7 +108,7 @@ func attempt(t *testing.T, tool tools.Tool, env tools.Env, text string) tools.Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := tool.Decode(env, input)
+	c, err := tool.Decode(&env, input)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func TestBashBadInput(t *testing.T) {
 		`{"command":"x","env":{"A":"b\u0000"}}`: "NUL",
 		`{"command":"x","rows":0}`:              "rows",
 	} {
-		_, err := tool.Decode(env, json.RawMessage(input))
+		_, err := tool.Decode(&env, json.RawMessage(input))
 		if _, ok := errors.AsType[*tools.InputError](err); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want an input error about %s", input, err, want)
 		}
@@ -196,7 +196,7 @@ func TestBashDenied(t *testing.T) {
 		tools.SessionWide: "this command writes to the workspace, its home and $TMPDIR, and to nothing else.",
 		tools.Unconfined:  "The command ended with exit status 1.",
 	} {
-		c, err := k.tools["bash"].Decode(k.env, json.RawMessage(`{"command":"echo Permission denied; false"}`))
+		c, err := k.tools["bash"].Decode(&k.env, json.RawMessage(`{"command":"echo Permission denied; false"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestBashLimits(t *testing.T) {
 func TestBashStops(t *testing.T) {
 	env := toolstest.Env(t, nil)
 	tool := shell.Bash(running(t))
-	c, err := tool.Decode(env, json.RawMessage(`{"command":"trap '' TERM INT HUP; echo begun; sleep 300; sleep 300"}`))
+	c, err := tool.Decode(&env, json.RawMessage(`{"command":"trap '' TERM INT HUP; echo begun; sleep 300; sleep 300"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestTerminalHangsUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := toolstest.Env(t, nil)
 			input, _ := json.Marshal(m{"command": command, "interactive": true})
-			c, err := tool.Decode(env, input)
+			c, err := tool.Decode(&env, input)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ func (d denies) Denies(path string) bool { return strings.HasSuffix(path, string
 func (k kit) runWith(rights tools.Rights, text string) string {
 	k.t.Helper()
 	input, _ := json.Marshal(m{"command": text})
-	c, err := k.tools["bash"].Decode(k.env, input)
+	c, err := k.tools["bash"].Decode(&k.env, input)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestCoveringEndsWithTheCall(t *testing.T) {
 	k := newKit(t)
 	k.needsNamespaces()
 	input, _ := json.Marshal(m{"command": "touch made"})
-	c, err := k.tools["bash"].Decode(k.env, input)
+	c, err := k.tools["bash"].Decode(&k.env, input)
 	if err != nil {
 		t.Fatal(err)
 	}

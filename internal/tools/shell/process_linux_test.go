@@ -320,7 +320,7 @@ func TestProcessBadInput(t *testing.T) {
 		{"process_input", `{"id":"p1","text":"x","offset":-1}`, "offset"},
 		{"process_signal", `{"id":"p1","signal":"SEGV"}`, "signal"},
 	} {
-		_, err := k.tools[test.tool].Decode(k.env, json.RawMessage(test.input))
+		_, err := k.tools[test.tool].Decode(&k.env, json.RawMessage(test.input))
 		if _, ok := errors.AsType[*tools.InputError](err); !ok || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s %s: %v; want an input error about %s", test.tool, test.input, err, test.want)
 		}

@@ -65,7 +65,7 @@ func TestReplInterrupt(t *testing.T) {
 			k := newKit(t)
 			k.call("repl", m{"language": test.language, "code": test.define})
 			input, _ := json.Marshal(m{"language": test.language, "code": long})
-			c, err := k.tools["repl"].Decode(k.env, input)
+			c, err := k.tools["repl"].Decode(&k.env, input)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestReplInterruptAnywhere(t *testing.T) {
 				code = fmt.Sprintf(code, 5+i%10)
 			}
 			input, _ := json.Marshal(m{"language": test.language, "code": code})
-			c, err := k.tools["repl"].Decode(k.env, input)
+			c, err := k.tools["repl"].Decode(&k.env, input)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +156,7 @@ func TestReplUnclear(t *testing.T) {
 	k := newKit(t)
 	for _, language := range []string{"python", "node", "bash"} {
 		input, _ := json.Marshal(m{"language": language, "code": "ls"})
-		c, err := k.tools["repl"].Decode(k.env, input)
+		c, err := k.tools["repl"].Decode(&k.env, input)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestReplUnclear(t *testing.T) {
 		}
 	}
 	for _, input := range []string{`{"language":"perl","code":"1"}`, `{"language":"python","code":"\u0000"}`, `{"language":"python"}`} {
-		if _, err := k.tools["repl"].Decode(k.env, json.RawMessage(input)); err == nil {
+		if _, err := k.tools["repl"].Decode(&k.env, json.RawMessage(input)); err == nil {
 			t.Errorf("%s decodes", input)
 		}
 	}

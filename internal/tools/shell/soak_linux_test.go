@@ -40,7 +40,7 @@ func TestSoak(t *testing.T) {
 	run := func(env tools.Env, n int64) {
 		text := commands[n%int64(len(commands))]
 		input, _ := json.Marshal(m{"command": text})
-		c, err := tool.Decode(env, input)
+		c, err := tool.Decode(&env, input)
 		if err != nil {
 			t.Error(err)
 			return

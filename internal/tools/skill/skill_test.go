@@ -123,7 +123,7 @@ func TestSkills(t *testing.T) {
 // run returns what a call says.
 func run(t *testing.T, set *skill.Set, env tools.Env, input string) string {
 	t.Helper()
-	call, err := set.Tools()[0].Decode(env, []byte(input))
+	call, err := set.Tools()[0].Decode(&env, []byte(input))
 	if err != nil {
 		return err.Error()
 	}

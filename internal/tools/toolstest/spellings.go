@@ -20,14 +20,14 @@ import (
 func testSpellings(t *testing.T, tool tools.Tool, env tools.Env) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, input := range Inputs(rng, tool, 30) {
-		first, err := tool.Decode(env, json.RawMessage(input))
+		first, err := tool.Decode(&env, json.RawMessage(input))
 		if err != nil {
 			continue // the schema cannot tell everything
 		}
 		want, effects := string(first.Input()), fmt.Sprintf("%+v", first.Effects())
 		for _, spelling := range append(Spellings(rng, tool, input), want) {
 			spec := tool.Spec()
-			call, err := tool.Decode(env, spec.Rename([]byte(spelling)))
+			call, err := tool.Decode(&env, spec.Rename([]byte(spelling)))
 			if err != nil {
 				t.Fatalf("%.300s\nis taken, and is not as\n%.300s\n%v", input, spelling, err)
 			}

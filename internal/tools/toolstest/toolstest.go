@@ -262,8 +262,8 @@ func decode(tool tools.Tool, env tools.Env, input string) (effects []tools.Effec
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	first, err := tool.Decode(env, json.RawMessage(input))
-	again, errAgain := tool.Decode(env, json.RawMessage(input))
+	first, err := tool.Decode(&env, json.RawMessage(input))
+	again, errAgain := tool.Decode(&env, json.RawMessage(input))
 	if fmt.Sprint(err) != fmt.Sprint(errAgain) {
 		return nil, fmt.Errorf("one input, two answers: %v, then %v", err, errAgain)
 	}
@@ -322,7 +322,7 @@ var errStop = errors.New("stopped by toolstest")
 func StopsSoon(t *testing.T, tool tools.Tool, input string, env tools.Env) {
 	t.Helper()
 	for _, atOnce := range []bool{true, false} {
-		call, err := tool.Decode(env, json.RawMessage(input))
+		call, err := tool.Decode(&env, json.RawMessage(input))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -593,7 +593,7 @@ func (s *Session) Close() {
 // an env that Env made, a call that touches what it did not declare fails it.
 func Run(t *testing.T, tool tools.Tool, env tools.Env, input string) (tools.Result, []tools.Report, error) {
 	t.Helper()
-	call, err := tool.Decode(env, json.RawMessage(input))
+	call, err := tool.Decode(&env, json.RawMessage(input))
 	if err != nil {
 		t.Fatalf("%.100s: %v", input, err)
 	}

@@ -18,7 +18,7 @@ import (
 // ask runs ask_user with somebody who gives these answers.
 func ask(t *testing.T, input string, answers []tools.Answer, failure error) (asked []tools.Question, result tools.Result, err error) {
 	t.Helper()
-	call, err := turn.AskUser().Decode(tools.Env{}, json.RawMessage(input))
+	call, err := turn.AskUser().Decode(&tools.Env{}, json.RawMessage(input))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestAskUserChecks(t *testing.T) {
 		{`{"questions":[{"question":"x","options":["a","b"]}]}`, "/questions/0/options/0: want an object"},
 		{`{"question":"x"}`, "/question: unknown key"},
 	} {
-		_, err := turn.AskUser().Decode(tools.Env{}, json.RawMessage(test.input))
+		_, err := turn.AskUser().Decode(&tools.Env{}, json.RawMessage(test.input))
 		if err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%.60s: %v, want %q in it", test.input, err, test.says)
 		}

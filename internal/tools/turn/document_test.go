@@ -79,7 +79,7 @@ func TestDocuments(t *testing.T) {
 
 // transcript returns all that a call tells.
 func transcript(t *testing.T, tool tools.Tool, env tools.Env, input string) string {
-	call, err := tool.Decode(env, json.RawMessage(input))
+	call, err := tool.Decode(&env, json.RawMessage(input))
 	if err != nil {
 		return "invalid input: " + err.Error() + "\n"
 	}
@@ -116,7 +116,7 @@ func TestPlanChangedMeanwhile(t *testing.T) {
 	s := toolstest.NewSession(tools.ModePlan)
 	env.Session = s
 	toolstest.Run(t, turn.Plan(), env, `{"goal":"Small","steps":[{"step":"one"}]}`)
-	call, err := turn.ExitPlanMode().Decode(env, json.RawMessage(`{}`))
+	call, err := turn.ExitPlanMode().Decode(&env, json.RawMessage(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func modeResult(mode tools.Mode, text string) tools.Result {
 // happens to the session while a person thinks.
 type pinned struct{ tools.Tool }
 
-func (p pinned) Decode(env tools.Env, input json.RawMessage) (tools.Call, error) {
+func (p pinned) Decode(env *tools.Env, input json.RawMessage) (tools.Call, error) {
 	seen := seenSession{Session: env.Session}
 	if env.Session != nil {
 		seen.mode, seen.planEnd = env.Session.Mode(), env.Session.PlanEnd()

@@ -19,7 +19,7 @@ func inMode(s tools.Session) tools.Env { return tools.Env{Session: s} }
 
 func decode(t *testing.T, tool tools.Tool, s tools.Session, input string) tools.Call {
 	t.Helper()
-	call, err := tool.Decode(inMode(s), json.RawMessage(input))
+	call, err := tool.Decode(new(inMode(s)), json.RawMessage(input))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestPlanBounds(t *testing.T) {
 	for _, test := range []struct{ input, says string }{
 		{`{"plan":"` + strings.Repeat("x", 32769) + `"}`, "/plan: too many characters"},
 	} {
-		_, err := turn.ExitPlanMode().Decode(tools.Env{}, json.RawMessage(test.input))
+		_, err := turn.ExitPlanMode().Decode(&tools.Env{}, json.RawMessage(test.input))
 		if err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%.30s: %v, want %q", test.input, err, test.says)
 		}

@@ -115,7 +115,7 @@ func TestSendUserMessageNeedsItsAttachments(t *testing.T) {
 
 func TestSendUserMessageEffects(t *testing.T) {
 	env := toolstest.Env(t, nil)
-	call, err := turn.SendUserMessage().Decode(env, json.RawMessage(`{"message":"see","attachments":["a","b/../c","../d"]}`))
+	call, err := turn.SendUserMessage().Decode(&env, json.RawMessage(`{"message":"see","attachments":["a","b/../c","../d"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestSendUserMessageBounds(t *testing.T) {
 		{`{"message":"x","attachments":[` + files + `]}`, "/attachments: too many items: 33"},
 		{`{"message":"x","attachments":[7]}`, "/attachments/0: want a string"},
 	} {
-		_, err := turn.SendUserMessage().Decode(tools.Env{}, json.RawMessage(test.input))
+		_, err := turn.SendUserMessage().Decode(&tools.Env{}, json.RawMessage(test.input))
 		if err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%.50s: %v, want %q in it", test.input, err, test.says)
 		}

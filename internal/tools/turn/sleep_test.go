@@ -59,11 +59,11 @@ func TestSleep(t *testing.T) {
 
 func TestSleepBounds(t *testing.T) {
 	for _, input := range []string{`{}`, `{"duration_ms":-1}`, `{"duration_ms":600001}`, `{"duration_ms":1e99}`, `{"duration_ms":"5"}`, `{"duration_ms":1.5}`} {
-		if _, err := turn.Sleep().Decode(tools.Env{}, json.RawMessage(input)); err == nil {
+		if _, err := turn.Sleep().Decode(&tools.Env{}, json.RawMessage(input)); err == nil {
 			t.Errorf("%s is taken", input)
 		}
 	}
-	call, err := turn.Sleep().Decode(tools.Env{}, json.RawMessage(`{"duration_ms":600000}`))
+	call, err := turn.Sleep().Decode(&tools.Env{}, json.RawMessage(`{"duration_ms":600000}`))
 	if err != nil || len(call.Effects()) != 0 {
 		t.Errorf("ten minutes: %v, effects %v", err, call.Effects())
 	}
@@ -93,7 +93,7 @@ func TestSleepIsCut(t *testing.T) {
 				} else {
 					time.AfterFunc(test.after, func() { cancel(cause) })
 				}
-				call, err := turn.Sleep().Decode(tools.Env{}, json.RawMessage(`{"duration_ms":60000}`))
+				call, err := turn.Sleep().Decode(&tools.Env{}, json.RawMessage(`{"duration_ms":60000}`))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -119,7 +119,7 @@ func TestSleepHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &toolstest.Recorder{Said: make(chan string, 1)}
 		time.AfterFunc(2*time.Second, func() { out.Said <- "the build is done" })
-		call, err := turn.Sleep().Decode(tools.Env{}, json.RawMessage(`{"duration_ms":60000}`))
+		call, err := turn.Sleep().Decode(&tools.Env{}, json.RawMessage(`{"duration_ms":60000}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func TestStructuredOutputRefuses(t *testing.T) {
 		{"a schema", `{"data":1,"schema":{"$ref":"file:///etc/passwd"}}`, "/schema: unknown key"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := turn.StructuredOutput().Decode(tools.Env{}, json.RawMessage(test.input))
+			_, err := turn.StructuredOutput().Decode(&tools.Env{}, json.RawMessage(test.input))
 			if _, ok := errors.AsType[*tools.InputError](err); !ok || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%v, want %q in it", err, test.says)
 			}

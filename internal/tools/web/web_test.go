@@ -116,7 +116,7 @@ func TestPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call, err := list[0].Decode(toolstest.Env(t, nil), json.RawMessage(fmt.Sprintf(`{"urls":[%q,%[1]q]}`, server.URL)))
+	call, err := list[0].Decode(new(toolstest.Env(t, nil)), json.RawMessage(fmt.Sprintf(`{"urls":[%q,%[1]q]}`, server.URL)))
 	if err != nil {
 		t.Fatal(err)
 	}
