@@ -85,7 +85,7 @@ generated: $(BIN)/buf $(BIN)/.tools ## Fail if generating would change anything.
 	@diff -r -x '*.proto' -x rest.yaml proto .bin/generated/proto && diff -r -x '*.go' internal/rest .bin/generated/internal/rest && diff -r internal/rest/gateway .bin/generated/internal/rest/gateway && cmp internal/service/schema.binpb .bin/generated/schema.binpb || { echo "generated code is out of date: run make generate"; exit 1; }
 
 .PHONY: bench
-bench: ripgrep fd sources $(BIN)/gopls ## Measure against a bare gRPC server, and search against ripgrep; takes a quarter of an hour.
+bench: ripgrep fd sources $(BIN)/gopls ## Measure against a bare gRPC server, and search against ripgrep; takes an hour.
 	go run ./bench
 	go test -run '^$$' -bench Gopls -benchtime 1000x ./internal/lsp
 

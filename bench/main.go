@@ -87,7 +87,7 @@ type plan struct {
 	shellRounds, pacedCalls   int
 	floodRounds, cancelRounds int
 
-	limit time.Duration // of the whole run
+	limit time.Duration // of one figure
 }
 
 var full = plan{
@@ -96,7 +96,7 @@ var full = plan{
 	outputRounds: 20, outputSlice: 128 * mib, output: 1024 * mib, stopped: 100,
 	startupRounds: 15, searchRounds: 11, treeFiles: 20_000, sample: 200 * time.Millisecond,
 	shellRounds: 15, pacedCalls: 15, floodRounds: 5, cancelRounds: 9,
-	remainsCommands: 10_000, remainsOutput: 256 * mib, remainsRest: 30 * time.Second, limit: 40 * time.Minute,
+	remainsCommands: 10_000, remainsOutput: 256 * mib, remainsRest: 30 * time.Second, limit: 10 * time.Minute,
 }
 
 // short is only to see that everything works.
@@ -106,7 +106,7 @@ var short = plan{
 	outputRounds: 1, outputSlice: 4 * mib, output: 16 * mib, stopped: 10,
 	startupRounds: 1, searchRounds: 1, treeFiles: 200, sample: time.Millisecond,
 	shellRounds: 1, pacedCalls: 3, floodRounds: 1, cancelRounds: 1,
-	remainsCommands: 20, remainsOutput: mib, remainsRest: time.Millisecond, limit: 15 * time.Minute,
+	remainsCommands: 20, remainsOutput: mib, remainsRest: time.Millisecond, limit: 5 * time.Minute,
 }
 
 // harness is a run: what it measures with, and what it noticed on the way.
@@ -188,20 +188,48 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	r := &report{Time: time.Now(), Short: o.short, Machine: thisMachine()}
 	fmt.Fprintln(out, r.Machine)
 	h := &harness{plan: planOf(o)}
-	ctx, cancel := context.WithTimeoutCause(ctx, h.plan.limit, errors.New("the run took too long"))
-	defer cancel()
 	if h.binaries, err = build(ctx, dir, o.short); err != nil {
 		return err
 	}
 	if err := h.recordAnswers(ctx); err != nil {
 		return err
 	}
+	broken := measure(ctx, h, o.only, r) // what was measured before is told all the same
+	r.Took = time.Since(r.Time)
+	r.Notes = append(r.Notes, h.notes...)
+	if len(h.foreign) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf(
+			"other processes kept %.2f of %d cores busy while calls were measured.", max(0, spreadOf(h.foreign).Median), r.Machine.Cores))
+	}
+	if o.short {
+		r.Notes = append(r.Notes, "this run was short: its numbers mean nothing.")
+	}
+	r.print(out)
+	if broken != nil {
+		return broken
+	}
+	if o.profile != "" {
+		if err := profile(ctx, h, o.profile, out); err != nil {
+			return err
+		}
+	}
+	if o.json == "" {
+		return nil
+	}
+	return r.save(o.json)
+}
+
+// measure adds the rows of all figures, or of some, to a report, up to one that cannot be
+// measured.
+func measure(ctx context.Context, h *harness, only []int, r *report) error {
 	for i, f := range figures {
-		if len(o.only) > 0 && !slices.Contains(o.only, i+1) {
+		if len(only) > 0 && !slices.Contains(only, i+1) {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "measuring %d: %s\n", i+1, f.title)
+		ctx, cancel := context.WithTimeoutCause(ctx, h.plan.limit, errors.New("it took too long"))
 		rows, err := f.run(ctx, h)
+		cancel()
 		if errors.Is(err, errMissing) {
 			r.Notes = append(r.Notes, fmt.Sprintf("figure %d was left out: %v.", i+1, err))
 			continue
@@ -214,25 +242,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 			r.Rows = append(r.Rows, row)
 		}
 	}
-	r.Took = time.Since(r.Time)
-	r.Notes = append(r.Notes, h.notes...)
-	if len(h.foreign) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf(
-			"other processes kept %.2f of %d cores busy while calls were measured.", max(0, spreadOf(h.foreign).Median), r.Machine.Cores))
-	}
-	if o.short {
-		r.Notes = append(r.Notes, "this run was short: its numbers mean nothing.")
-	}
-	r.print(out)
-	if o.profile != "" {
-		if err := profile(ctx, h, o.profile, out); err != nil {
-			return err
-		}
-	}
-	if o.json == "" {
-		return nil
-	}
-	return r.save(o.json)
+	return nil
 }
 
 func planOf(o options) plan {
