@@ -4,6 +4,7 @@
 package shell
 
 import (
+	"path/filepath"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/shell/programs"
@@ -160,6 +161,13 @@ func (c *invocation) apply(o *programs.Option, value word, out *parsed) {
 		c.reads(value, true)
 	case "names":
 		c.doubt("a list names the files it reads")
+	case "in":
+		if value.known() && filepath.IsLocal(value.text) && !hidden(value.text) {
+			c.readOnly = false
+			c.reads(value, true)
+			return
+		}
+		fallthrough
 	case "below":
 		c.readOnly = false
 		c.writes(value, false)

@@ -103,8 +103,14 @@ func (c *invocation) mayTouch(w word) {
 	if w.unknown || w.pipe || strings.Contains(text, "://") {
 		return
 	}
-	hidden := func(elem string) bool { return len(elem) > 1 && elem[0] == '.' && strings.Trim(elem, ".") != "" }
-	if slices.ContainsFunc(strings.Split(text, "/"), hidden) {
+	if hidden(text) {
 		c.writes(word{text: text, glob: w.glob}, false)
 	}
+}
+
+// hidden reports whether a path leads through a name that begins with a dot.
+func hidden(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, "/"), func(elem string) bool {
+		return len(elem) > 1 && elem[0] == '.' && strings.Trim(elem, ".") != ""
+	})
 }
