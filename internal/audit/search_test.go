@@ -75,6 +75,9 @@ func TestSearch(t *testing.T) {
 	if _, _, err := none.Search(t.Context(), Query{Limit: 1}); !errors.Is(err, ErrNoFile) {
 		t.Error(err)
 	}
+	if err := none.Append(Record{Step: Finished}); err != nil {
+		t.Error(err)
+	}
 }
 
 // counted counts what is read of a file.
