@@ -196,7 +196,7 @@ func (r *relay) fromReplicas() link {
 func (r *relay) link() link {
 	return link{
 		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			switch placements[info.FullMethod] {
+			switch methods[info.FullMethod].placed {
 			case anyReplica:
 				return next(ctx, request)
 			case whoHasIt:
@@ -209,7 +209,7 @@ func (r *relay) link() link {
 			return r.unary(ctx, info.FullMethod, request, next)
 		},
 		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			switch placed := placements[info.FullMethod]; {
+			switch placed := methods[info.FullMethod].placed; {
 			case placed == anyReplica || isRelayed(stream.Context()) && placed != atSession && placed != atExecution:
 				return next(server, stream)
 			case placed == ofAll:
