@@ -392,8 +392,7 @@ func (in *batchInput) decide(ctx context.Context, c *batchCall) {
 // started does what follows from starting a call, or from not doing that.
 func (in *batchInput) started(ctx context.Context, x *executor.Execution, err error) {
 	if over, ok := errors.AsType[*quota.Error](err); ok {
-		rpc := rpcOf(ctx)
-		rpc.overQuota(rpc, over)
+		in.server.overQuota(rpcOf(ctx), over)
 	}
 	if x != nil {
 		in.server.stops.overtake(ctx, x)
