@@ -36,8 +36,8 @@ func whoCalls(ctx context.Context, authenticator auth.Authenticator, shown auth.
 		switch from := p.Addr.(type) {
 		case insideAddr:
 			return auth.Principal(from), nil
-		case *relayedAddr:
-			return from.principal, nil
+		case *relayedCaller:
+			return from.principal(), nil
 		}
 	}
 	principal, err := authenticator.Authenticate(ctx, shown)

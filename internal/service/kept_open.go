@@ -6,6 +6,7 @@ package service
 import (
 	"context"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 
 	"github.com/toolserver/toolserver/internal/executor"
@@ -32,7 +33,7 @@ func untilClosing(closing context.Context, server any, stream grpc.ServerStream,
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(closing, cancel)()
-	err := next(server, &closingStream{stream, ctx})
+	err := next(server, &closingStream{middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx}})
 	if err != nil && closing.Err() != nil {
 		return executor.ErrDraining
 	}
@@ -41,12 +42,7 @@ func untilClosing(closing context.Context, server any, stream grpc.ServerStream,
 
 // closingStream is a stream that ends with ctx, also for who waits for the next
 // message of the client.
-type closingStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s *closingStream) Context() context.Context { return s.ctx }
+type closingStream struct{ middleware.WrappedServerStream }
 
 func (s *closingStream) RecvMsg(message any) error {
 	received := make(chan error, 1)
@@ -54,7 +50,7 @@ func (s *closingStream) RecvMsg(message any) error {
 	select {
 	case err := <-received:
 		return err
-	case <-s.ctx.Done():
-		return s.ctx.Err()
+	case <-s.Context().Done():
+		return s.Context().Err()
 	}
 }
