@@ -104,10 +104,10 @@ func TestEnumerations(t *testing.T) {
 		}
 	}
 	for o := executor.Succeeded; o <= executor.Lost; o++ {
-		same("outcome", o.String(), outcomeToProto(o).String(), "OUTCOME_")
+		same("outcome", o.String(), pb.Outcome(o).String(), "OUTCOME_")
 	}
 	for r := tools.Exited; r <= tools.ProcessLimit; r++ {
-		same("exit reason", r.String(), exitReasonToProto(r).String(), "EXIT_REASON_")
+		same("exit reason", r.String(), pb.ExitReason(r).String(), "EXIT_REASON_")
 	}
 	for l := tools.ReadOnly; l <= tools.DangerFullAccess; l++ {
 		same("level", l.String(), pb.Level(l).String(), "LEVEL_")

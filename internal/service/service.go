@@ -338,15 +338,11 @@ func (s *Server) Policy() string {
 func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.Replace(p) }
 
 func (s *Server) admissionConfig() admission.Config {
-	config := admission.Config{
+	return admission.Config{
 		Registry: s.config.Registry, Sessions: s.config.Sessions, ActivePolicy: s.rules, Approvals: s.approvals,
 		Executor: s.executor, Offer: s.config.Offer, Monitored: s.config.Monitored, Limited: s.meters.overLimit,
-		Rate: s.rates.Take, Room: s.room, Hooks: s.config.Hooks,
+		Rate: s.rates.Take, Room: s.room, Hooks: s.config.Hooks, Artifacts: s.artifacts.of,
 	}
-	if s.artifacts != nil {
-		config.Artifacts = s.artifacts.of
-	}
-	return config
 }
 
 // links is the chain that every call passes, the outermost link first.

@@ -124,7 +124,7 @@ type rpc struct {
 	execution  string
 	outcome    executor.Outcome
 	inputBytes int
-	input      []byte
+	input      []byte // that its tool has accepted; only its outline is logged
 	code       codes.Code
 	cause      error // of the status
 	closed     bool
@@ -134,20 +134,21 @@ type rpc struct {
 func rpcOf(ctx context.Context) *rpc { return ctx.Value(rpcKey{}).(*rpc) }
 
 // takeJob returns what admission made of the newest message, once.
-func (r *rpc) takeJob() *executor.Job {
+func (r *rpc) takeJob() (*executor.Job, error) {
 	job := r.job
-	r.job = nil
-	return job
+	if r.job = nil; job == nil {
+		return nil, errNotAdmitted
+	}
+	return job, nil
 }
+
+var errNotAdmitted = status.Error(codes.Internal, "the call was not admitted")
 
 // asks notes what the caller asks for, which may be anything.
 func (r *rpc) asks(request *pb.ExecuteToolRequest) {
 	const most = admission.MaxCallID
 	r.session, r.tool, r.callID = cut(request.GetSessionId(), most), cut(request.GetTool(), most), cut(request.GetCallId(), most)
 }
-
-// decoded notes an input that its tool has accepted. Only its outline is logged.
-func (r *rpc) decoded(input []byte) { r.input = input }
 
 // follows notes which execution the call is about.
 func (r *rpc) follows(x *executor.Execution) {
