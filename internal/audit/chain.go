@@ -5,12 +5,14 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -219,25 +221,13 @@ func fullFiles(path string) []string {
 			files = append(files, name)
 		}
 	}
-	slices.SortFunc(files, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(a) - len(b)
-		}
-		return bytes.Compare([]byte(a), []byte(b))
-	})
+	slices.SortFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return files
 }
 
 // escape returns a pattern that matches path alone.
 func escape(path string) string {
-	var b []byte
-	for i := range len(path) {
-		if bytes.IndexByte([]byte(`*?[\`), path[i]) >= 0 {
-			b = append(b, '\\')
-		}
-		b = append(b, path[i])
-	}
-	return string(b)
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
 // use makes f the file that is written.

@@ -312,7 +312,7 @@ func reorders(r rune) bool {
 
 // size is about how much memory the record holds.
 func (r *Record) size() int {
-	return 512 + len(r.Tenant) + len(r.Principal) + len(r.SessionID) + len(r.ExecutionID) + len(r.CallID) + len(r.Trace) + len(r.Tool) + len(r.Version) +
+	return 512 + len(r.Tenant) + len(r.Principal) + len(r.OnBehalfOf) + len(r.CalledAs) + len(r.Chain) + len(r.SessionID) + len(r.ExecutionID) + len(r.CallID) + len(r.Trace) + len(r.Tool) + len(r.Version) +
 		len(r.InputShape) + len(r.Input) + len(r.Policy) + len(r.Action) + len(r.Rule) + len(r.Reason) +
 		len(r.By) + len(r.From) + len(r.Comment) + len(r.Outcome) + len(r.Path)
 }

@@ -148,17 +148,7 @@ func (l *Log) files() ([]string, error) {
 	if err := l.Flush(); err != nil {
 		return nil, err
 	}
-	full, err := filepath.Glob(globbed(l.options.File) + ".[0-9]*")
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(full) // their numbers have the same length
-	return append(full, l.options.File), nil
-}
-
-// globbed returns a pattern for exactly a path.
-func globbed(path string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+	return append(fullFiles(l.options.File), l.options.File), nil
 }
 
 // backward calls take with the lines of a file, the last first, until it returns false. With

@@ -55,6 +55,9 @@ func TestSearch(t *testing.T) {
 	if found, next, err := l.Search(t.Context(), Query{Text: "REASON 42", Limit: 10}); err != nil || next != 0 || len(found) != 1 || !bytes.Contains([]byte(found[0].Line), []byte(`"hash"`)) {
 		t.Errorf("%v, %d, %v", found, next, err)
 	}
+	if err := os.WriteFile(files[0]+".gz", []byte("what an operator put beside it"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if report, err := l.Verify(t.Context()); err != nil || report.Records < 100 {
 		t.Errorf("%+v: %v", report, err)
 	}
@@ -70,6 +73,9 @@ func TestSearch(t *testing.T) {
 	}
 	var none *Log
 	if _, _, err := none.Search(t.Context(), Query{Limit: 1}); !errors.Is(err, ErrNoFile) {
+		t.Error(err)
+	}
+	if err := none.Append(Record{Step: Finished}); err != nil {
 		t.Error(err)
 	}
 }

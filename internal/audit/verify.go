@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrBroken is wrapped by the error of [Verify] about a log that is not as it
+// ErrBroken is wrapped by the error of [Verifier.Report] about a log that is not as it
 // was written.
 var ErrBroken = errors.New("the audit log is broken")
 
@@ -73,21 +73,10 @@ const (
 // maxProblems bounds the problems of a report.
 const maxProblems = 100
 
-// Verify reads a log to its end and says what is wrong with it. The error wraps
-// [ErrBroken] if anything is. Memory is bounded, whatever is read.
+// A Verifier reads the files of a log, the oldest first, and says what is wrong with it.
+// Memory is bounded, whatever is read. The zero value is ready to use.
 //
-// A chain cannot tell that its end is missing: for that, give a [Verifier] the
-// hash that was last.
-func Verify(r io.Reader) (Report, error) {
-	var v Verifier
-	if err := v.Read("", r); err != nil {
-		return v.report, err
-	}
-	return v.Report()
-}
-
-// A Verifier reads the files of a log, the oldest first. The zero value is
-// ready to use.
+// A chain cannot tell that its end is missing: for that, give the hash that was last.
 type Verifier struct {
 	// Last is what the hash of the last record must be; Has is one that some
 	// record must have. Zero means any.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,28 @@ func resealed(t *testing.T, line string, change func(*Record)) string {
 	}
 	change(&r)
 	return string(r.appendLine(nil))
+}
+
+// Verify says what is wrong with one file.
+func Verify(r io.Reader) (Report, error) {
+	var v Verifier
+	if err := v.Read("", r); err != nil {
+		return v.report, err
+	}
+	return v.Report()
+}
+
+// TestSize: every text counts as memory that a record holds.
+func TestSize(t *testing.T) {
+	var r Record
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(r)) {
+		if text := reflect.ValueOf(&r).Elem().FieldByIndex(field.Index); field.Name != "Step" && text.Kind() == reflect.String {
+			before := r.size()
+			if text.SetString("0123456789"); r.size() != before+10 {
+				t.Errorf("%s does not count", field.Name)
+			}
+		}
+	}
 }
 
 // TestTampering does everything to every line of a log, and wants it found in

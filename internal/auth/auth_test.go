@@ -31,7 +31,7 @@ func newTokens(t *testing.T) *auth.Tokens {
 }
 
 func TestTokens(t *testing.T) {
-	tokens := newTokens(t)
+	tokens := &auth.Chain{Tokens: newTokens(t)}
 	alice, root := auth.Principal{Name: "alice", Roles: auth.Agent}, auth.Principal{Name: "root", Roles: auth.Agent | auth.Operator}
 	for _, test := range []struct {
 		header string
@@ -61,7 +61,8 @@ func TestTokens(t *testing.T) {
 		{"Bearer " + aliceSecret[:15], auth.Principal{}, "unknown token"},
 		{"Bearer " + aliceSecret + "0", auth.Principal{}, "unknown token"},
 		{"Bearer " + aliceSecret + ", Bearer " + rootSecret, auth.Principal{}, "unknown token"},
-		{"Bearer " + strings.Repeat("x", 1<<20), auth.Principal{}, "unknown token"},
+		{"Bearer " + strings.Repeat("x", auth.MaxToken), auth.Principal{}, "unknown token"},
+		{"Bearer " + strings.Repeat("x", 1<<20), auth.Principal{}, "the token has 1048576 bytes"},
 		{"Bearer alice", auth.Principal{}, "unknown token"},
 		{"Bearer local", auth.Principal{}, "unknown token"},
 	} {
@@ -136,7 +137,7 @@ func TestNoTokens(t *testing.T) {
 	}
 	for _, tokens := range []*auth.Tokens{none, new(auth.Tokens)} {
 		for _, header := range []string{"", "Bearer", "Bearer ", "Bearer " + aliceSecret} {
-			if who, err := tokens.Authenticate(t.Context(), auth.Credentials{Authorization: []string{header}}); !errors.Is(err, auth.ErrUnauthenticated) || who != (auth.Principal{}) {
+			if who, err := (&auth.Chain{Tokens: tokens}).Authenticate(t.Context(), auth.Credentials{Authorization: []string{header}}); !errors.Is(err, auth.ErrUnauthenticated) || who != (auth.Principal{}) {
 				t.Errorf("%q: %+v, %v", header, who, err)
 			}
 		}
@@ -154,4 +155,4 @@ func TestNone(t *testing.T) {
 	}
 }
 
-var _, _ auth.Authenticator = auth.None{}, new(auth.Tokens)
+var _, _ auth.Authenticator = auth.None{}, new(auth.Chain)

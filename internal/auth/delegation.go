@@ -70,3 +70,15 @@ func (p Principal) For(name string) (Principal, error) {
 	p.OnBehalfOf = name
 	return p, nil
 }
+
+// ForHeader is For with the values of the header of a call that names somebody, if there is
+// one. Two are refused: two parties might read different ones.
+func (p Principal) ForHeader(header string, values []string) (Principal, error) {
+	switch len(values) {
+	case 0:
+		return p, nil
+	case 1:
+		return p.For(values[0])
+	}
+	return p, fmt.Errorf("%w: %d headers %s: send one", ErrMalformed, len(values), header)
+}

@@ -65,31 +65,32 @@ func TestTokenFile(t *testing.T) {
 	if err := tokens.Replace(list); err != nil {
 		t.Fatal(err)
 	}
+	chain := &auth.Chain{Tokens: tokens}
 	for i, p := range want[:3] {
-		if got, err := tokens.Authenticate(t.Context(), bearer(secrets[i])); err != nil || got != p {
+		if got, err := chain.Authenticate(t.Context(), bearer(secrets[i])); err != nil || got != p {
 			t.Errorf("%+v, %v: want %+v", got, err, p)
 		}
 	}
-	_, err = tokens.Authenticate(t.Context(), bearer(secrets[3]))
+	_, err = chain.Authenticate(t.Context(), bearer(secrets[3]))
 	refused(t, err, secrets[3], "expired at")
-	if _, err := tokens.Authenticate(t.Context(), bearer("fixed-fixed-fixed")); err != nil {
+	if _, err := chain.Authenticate(t.Context(), bearer("fixed-fixed-fixed")); err != nil {
 		t.Errorf("what stays: %v", err)
 	}
 	// The digest in the file is no token.
-	_, err = tokens.Authenticate(t.Context(), bearer(auth.DigestOf(secrets[0]).String()))
+	_, err = chain.Authenticate(t.Context(), bearer(auth.DigestOf(secrets[0]).String()))
 	refused(t, err, "", "unknown token")
 
 	// Another list takes the place of the first; one with a mistake does not.
 	if err := tokens.Replace([]auth.Token{{Principal: want[0], Secret: "", Digest: auth.DigestOf("fixed-fixed-fixed")}}); err == nil {
 		t.Error("a token of two principals was taken")
 	}
-	if _, err := tokens.Authenticate(t.Context(), bearer(secrets[0])); err != nil {
+	if _, err := chain.Authenticate(t.Context(), bearer(secrets[0])); err != nil {
 		t.Errorf("after a list that was refused: %v", err)
 	}
 	if err := tokens.Replace(list[1:]); err != nil {
 		t.Fatal(err)
 	}
-	_, err = tokens.Authenticate(t.Context(), bearer(secrets[0]))
+	_, err = chain.Authenticate(t.Context(), bearer(secrets[0]))
 	refused(t, err, secrets[0], "unknown token")
 }
 

@@ -5,7 +5,6 @@ package auth
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -162,7 +161,7 @@ type Tokens struct {
 	known atomic.Pointer[map[Digest]Token]
 }
 
-// NewTokens returns an authenticator for tokens that stay. Secrets of fewer than 16
+// NewTokens returns what knows tokens that stay. Secrets of fewer than 16
 // characters, repeated tokens, and principals without a name are errors.
 func NewTokens(tokens []Token) (*Tokens, error) {
 	t := new(Tokens)
@@ -200,19 +199,6 @@ func (t *Tokens) Replace(tokens []Token) error {
 	return nil
 }
 
-// Authenticate looks the bearer token up.
-func (t *Tokens) Authenticate(_ context.Context, shown Credentials) (Principal, error) {
-	secret, err := shown.bearer()
-	if err != nil {
-		return Principal{}, err
-	}
-	principal, known, err := t.find(secret)
-	if err == nil && !known {
-		err = unauthenticated("unknown token")
-	}
-	return principal, err
-}
-
 // find returns whose token it is. Looking up its digest takes a time that tells nothing
 // about the token.
 func (t *Tokens) find(secret string) (_ Principal, known bool, err error) {
@@ -229,9 +215,6 @@ func (t *Tokens) find(secret string) (_ Principal, known bool, err error) {
 	}
 	return token.Principal, true, nil
 }
-
-// Name returns "tokens".
-func (*Tokens) Name() string { return "tokens" }
 
 // bearer returns the token of the header. Two headers are refused: two parties might
 // read different ones.

@@ -216,13 +216,7 @@ func (h *Handler) authenticate(r *http.Request) (*request, int, error) {
 	shown := auth.Credentials{Authorization: r.Header.Values("Authorization"), TLS: r.TLS}
 	principal, err := h.config.Authenticator.Authenticate(r.Context(), shown)
 	if err == nil {
-		switch names := r.Header.Values(behalfHeader); len(names) {
-		case 0:
-		case 1:
-			principal, err = principal.For(names[0])
-		default:
-			err = fmt.Errorf("%w: %d headers %s: send one", auth.ErrMalformed, len(names), behalfHeader)
-		}
+		principal, err = principal.ForHeader(behalfHeader, r.Header.Values(behalfHeader))
 	}
 	switch {
 	case errors.Is(err, auth.ErrUnavailable):

@@ -20,17 +20,13 @@ type counter struct {
 	interval int64 // nanoseconds in which one call comes back
 	depth    int64 // nanoseconds in which an empty bucket fills
 
-	buckets aging[bucket] // by key, unless the rule is for the server
-	server  bucket
-
-	leases      aging[lease] // the same, where servers share the limits
-	serverLease lease
-
-	running *running
+	buckets aging[bucket]
+	leases  aging[lease] // the same, where servers share the limits
+	running running
 }
 
 func newCounter(rule Limit) *counter {
-	c := &counter{rule: rule, running: new(running)}
+	c := &counter{rule: rule, running: make(running)}
 	if rule.Rate > 0 {
 		c.interval = rule.interval()
 		c.depth = c.interval * int64(rule.burst())
@@ -78,7 +74,7 @@ func (k *check) ask(call *Key, now int64) (fits bool) {
 		k.wait = 0
 	} else if c.interval > 0 {
 		var at bucket
-		if k.bucket = c.find(call); k.bucket != nil {
+		if k.bucket = c.buckets.find(c.key(call)); k.bucket != nil {
 			at = *k.bucket
 		}
 		interval := c.interval * k.servers
@@ -87,7 +83,7 @@ func (k *check) ask(call *Key, now int64) (fits bool) {
 		}
 		k.wait = 0
 	}
-	return c.rule.Concurrent == 0 || c.running.count(c.key(call)) < c.rule.Concurrent
+	return c.rule.Concurrent == 0 || c.running[c.key(call)] < c.rule.Concurrent
 }
 
 // take counts the call that was asked about.
@@ -108,9 +104,8 @@ func (k *check) take(call *Key, now int64, permit *Permit) {
 // refusal tells why the call that was asked about does not fit.
 func (k *check) refusal(spec *tools.Spec) Refusal {
 	rule := &k.counter.rule
-	refusal := Refusal{Kind: Concurrent, Limit: rule.Name, Shadow: rule.Shadow}
+	refusal := Refusal{Limit: rule.Name}
 	if k.wait > 0 {
-		refusal.Kind = Rate
 		refusal.RetryAfter = time.Duration(k.wait)
 		refusal.Message = rule.tooOften(spec.Name, refusal.RetryAfter)
 	} else {
@@ -131,52 +126,17 @@ func (c *counter) key(call *Key) key {
 	}
 }
 
-// find returns the bucket that a call is taken from, or nil.
-func (c *counter) find(call *Key) *bucket {
-	if c.rule.Per == Server {
-		return &c.server
-	}
-	return c.buckets.find(c.key(call))
-}
-
 // running counts the calls that run. What does not run is not in it.
-type running struct {
-	server int
-	by     map[key]int
-}
+type running map[key]int
 
 // A slot is the place that one call has among those that run.
 type slot struct {
-	running *running
+	running running
 	key     key
 }
 
-func (r *running) count(k key) int {
-	if k == (key{}) {
-		return r.server
-	}
-	return r.by[k]
-}
-
-func (r *running) enter(k key) {
-	if k == (key{}) {
-		r.server++
-		return
-	}
-	if r.by == nil {
-		r.by = make(map[key]int)
-	}
-	r.by[k]++
-}
-
-func (r *running) leave(k key) {
-	if k == (key{}) {
-		r.server--
-		return
-	}
-	if n := r.by[k]; n > 1 {
-		r.by[k] = n - 1
-	} else {
-		delete(r.by, k)
+func (s slot) leave() {
+	if s.running[s.key]--; s.running[s.key] == 0 {
+		delete(s.running, s.key)
 	}
 }

@@ -175,7 +175,7 @@ func TestIdleIsForgotten(t *testing.T) {
 		if want := sessions/1000 + 9; taken < want-1 || taken > want+1 {
 			t.Errorf("the busy session took %d, want %d", taken, want)
 		}
-		if n := len(counter.running.by); n != 0 {
+		if n := len(counter.running); n != 0 {
 			t.Errorf("%d sessions run still", n)
 		}
 		time.Sleep(time.Hour)

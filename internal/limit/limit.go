@@ -281,14 +281,14 @@ func (p *Permit) Release() {
 	p.limiter.mu.Lock()
 	defer p.limiter.mu.Unlock()
 	for _, s := range p.slots {
-		s.running.leave(s.key)
+		s.leave()
 	}
 	p.slots = nil
 }
 
 // hold takes a slot; the limiter's lock must be held.
 func (p *Permit) hold(s slot) {
-	s.running.enter(s.key)
+	s.running[s.key]++
 	if p.slots == nil {
 		p.slots = p.first[:0]
 	}
@@ -297,8 +297,6 @@ func (p *Permit) hold(s slot) {
 
 // A Refusal says why a call may not run now.
 type Refusal struct {
-	Kind RefusalKind
-
 	// Limit is the name of the rule that refused, or of the loop guard.
 	Limit string
 
@@ -308,20 +306,4 @@ type Refusal struct {
 
 	// Message tells the model, in a sentence or two.
 	Message string
-
-	// Shadow says that the rule only counts: the call was let through.
-	Shadow bool
 }
-
-// RefusalKind is what a call was too much of.
-type RefusalKind int
-
-const (
-	Rate       RefusalKind = 1 + iota // too many calls in a time
-	Concurrent                        // too many calls at once
-	Loop                              // the same again and again
-)
-
-var kindNames = [...]string{"none", "rate", "concurrent", "loop"}
-
-func (k RefusalKind) String() string { return kindNames[k] }

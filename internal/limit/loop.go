@@ -91,11 +91,11 @@ func (l *loops) judge(guard LoopLimit, call *Key, now int64) (judgedCall, *Refus
 	l.sessions.keep(h.until)
 	switch {
 	case guard.Repeat > 0 && t.did == h.last && h.repeats >= guard.Repeat:
-		return t, &Refusal{Kind: Loop, Limit: RepeatRule, Message: fmt.Sprintf(
+		return t, &Refusal{Limit: RepeatRule, Message: fmt.Sprintf(
 			"You have called %s with the same input %s in a row. Calling it again will not help: use what it returned, change the input, or do something else first.",
 			t.did.tool, times(h.repeats))}
 	case guard.Alternate > 0 && t.did != h.last && t.did == h.before && h.turns >= 2*guard.Alternate:
-		return t, &Refusal{Kind: Loop, Limit: AlternateRule, Message: fmt.Sprintf(
+		return t, &Refusal{Limit: AlternateRule, Message: fmt.Sprintf(
 			"You have gone back and forth between %s %s, with the same input each time. Going on will not help: use what they returned, change the input, or do something else first.",
 			between(h.before.tool, h.last.tool), times(h.turns/2))}
 	}

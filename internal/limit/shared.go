@@ -206,9 +206,6 @@ func (k *check) askLeased(call *Key, now int64) (fits bool) {
 
 // leaseOf returns the lease of the bucket that a call is taken from.
 func (c *counter) leaseOf(call *Key, now int64) *lease {
-	if c.rule.Per == Server {
-		return &c.serverLease
-	}
 	found := c.leases.find(c.key(call))
 	if found == nil {
 		found = c.leases.add(c.key(call), now)

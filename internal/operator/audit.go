@@ -18,17 +18,6 @@ import (
 	"github.com/toolserver/toolserver/internal/cli"
 )
 
-func newAudit() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "audit",
-		Short: "Work with audit logs",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newAuditVerify())
-	return cmd
-}
-
 func newAuditVerify() *cobra.Command {
 	var last, has string
 	cmd := &cobra.Command{

@@ -19,17 +19,6 @@ import (
 	"github.com/toolserver/toolserver/internal/server"
 )
 
-func newConfig() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Work with configuration files",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newConfigCheck())
-	return cmd
-}
-
 func newConfigCheck() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -30,7 +29,6 @@ import (
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/server"
 	"github.com/toolserver/toolserver/internal/session"
-	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -245,32 +243,21 @@ func sizeOf(ctx context.Context, dir string) (bytes int64) {
 	return bytes
 }
 
-// lines returns the limits that an operator thinks of first.
+// linesOf returns the limits that an operator thinks of first.
 func linesOf(l *command.Limits) []limitLine {
-	amount := func(s size.Bytes) string {
-		if s == 0 {
-			return "none"
-		}
-		return s.String()
-	}
-	number := func(n int) string {
-		if n == 0 {
-			return "none"
-		}
-		return fmt.Sprint(n)
-	}
-	duration := func(d time.Duration) string {
-		if d == 0 {
-			return "none"
-		}
-		return d.String()
-	}
 	return []limitLine{
-		{"memory", amount(l.Memory)}, {"processes", number(l.Processes)}, {"cpu", duration(l.CPU)}, {"open_files", number(l.OpenFiles)},
-		{"file_size", amount(l.FileSize)}, {"output", amount(l.Output)}, {"session_memory", amount(l.SessionMemory)},
-		{"session_processes", number(l.SessionProcesses)}, {"session_cpu", duration(l.SessionCPU)}, {"session_files", number(l.SessionFiles)},
-		{"per_session", number(l.PerSession)}, {"per_server", number(l.PerServer)},
+		{"memory", orNone(l.Memory)}, {"processes", orNone(l.Processes)}, {"cpu", orNone(l.CPU)}, {"open_files", orNone(l.OpenFiles)},
+		{"file_size", orNone(l.FileSize)}, {"output", orNone(l.Output)}, {"session_memory", orNone(l.SessionMemory)},
+		{"session_processes", orNone(l.SessionProcesses)}, {"session_cpu", orNone(l.SessionCPU)}, {"session_files", orNone(l.SessionFiles)},
+		{"per_session", orNone(l.PerSession)}, {"per_server", orNone(l.PerServer)},
 	}
+}
+
+func orNone[T comparable](limit T) string {
+	if limit == *new(T) {
+		return "none"
+	}
+	return fmt.Sprint(limit)
 }
 
 // print writes the diagnosis for people.

@@ -60,7 +60,8 @@ func tryPrograms(ctx context.Context, runners *command.Runners, runner *command.
 		group.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			found[i] = tryProgram(ctx, runners, runner, p.name, strings.Fields(p.arguments))
+			path, _ := runners.Find(p.name)
+			found[i] = tryPath(ctx, runner, p.name, path, strings.Fields(p.arguments))
 		})
 	}
 	group.Wait()
@@ -74,11 +75,6 @@ func tryBrowser(ctx context.Context, runners *command.Runners, runner *command.R
 	}
 	path, _ := browser.New(runners, c).Program()
 	return tryPath(ctx, runner, "chromium", path, []string{"--version"})
-}
-
-func tryProgram(ctx context.Context, runners *command.Runners, runner *command.Runner, name string, arguments []string) foundProgram {
-	path, _ := runners.Find(name)
-	return tryPath(ctx, runner, name, path, arguments)
 }
 
 // tryPath runs a program; path is "" where there is none.

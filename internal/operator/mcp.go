@@ -42,7 +42,7 @@ offered and why. Nothing is kept. It exits with 1 if a server is not available.`
 				return err
 			}
 			for _, name := range args {
-				if !slices.ContainsFunc(c.MCP.Names(), func(known string) bool { return known == name }) {
+				if !slices.Contains(c.MCP.Names(), name) {
 					return fmt.Errorf("the configuration has no MCP server %s; it has %s", name, strings.Join(c.MCP.Names(), ", "))
 				}
 			}

@@ -15,5 +15,23 @@ import (
 
 // Commands returns the commands for the machine of a server.
 func Commands(in cli.Inside) []*cobra.Command {
-	return []*cobra.Command{newPolicy(in), newConfig(), newAudit(), newState(), newSandbox(), newDoctor(), newToken()}
+	return []*cobra.Command{
+		group("policy", "Check, explain and test what may run", newPolicyCheck(), newPolicyDefault(), newPolicyExplain(in), newPolicyTest()),
+		group("config", "Work with configuration files", newConfigCheck()),
+		group("audit", "Work with audit logs", newAuditVerify()),
+		newState(),
+		group("sandbox", "Find out what this machine can confine", newSandboxProbe()),
+		newDoctor(),
+		group("token", "Make tokens for callers", newTokenCreate()),
+	}
+}
+
+// group returns a command that has others below it, and does nothing itself.
+func group(use, short string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(below...)
+	return cmd
 }

@@ -10,22 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolserver/toolserver/internal/audit"
-	"github.com/toolserver/toolserver/internal/cli"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 )
-
-func newPolicy(in cli.Inside) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "policy",
-		Short: "Check, explain and test what may run",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newPolicyCheck(), newPolicyDefault(), newPolicyExplain(in), newPolicyTest())
-	return cmd
-}
 
 func newPolicyDefault() *cobra.Command {
 	return &cobra.Command{

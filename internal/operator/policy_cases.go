@@ -190,27 +190,19 @@ func (t *policyTester) try(ctx context.Context, one *policyCase) (wrong string, 
 	return "", nil
 }
 
-// client returns a client that is taken for the principal.
+// client returns a client that is taken for the principal, of a server that it calls from inside.
 func (t *policyTester) client(by tested) (*cli.Client, error) {
 	if client := t.clients[by]; client != nil {
 		return client, nil
 	}
-	client, err := t.connect(by)
-	if err == nil {
-		t.clients[by] = client
-	}
-	return client, err
-}
-
-// connect starts a server that the principal calls from inside.
-func (t *policyTester) connect(by tested) (*cli.Client, error) {
 	c, offer := *t.config, t.offer
 	offer.Network = by.network
 	conn, end, err := server.ConnectSupposed(&c, by.principal, &offer)
 	if err != nil {
 		return nil, err
 	}
-	return cli.NewClient(conn, end), nil
+	t.clients[by] = cli.NewClient(conn, end)
+	return t.clients[by], nil
 }
 
 func (t *policyTester) close() {

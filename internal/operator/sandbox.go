@@ -18,17 +18,6 @@ import (
 	"github.com/toolserver/toolserver/internal/server"
 )
 
-func newSandbox() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "sandbox",
-		Short: "Find out what this machine can confine",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newSandboxProbe())
-	return cmd
-}
-
 func newSandboxProbe() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

@@ -20,18 +20,12 @@ import (
 )
 
 func newState() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "state",
-		Short: "Check, back up and restore what a server keeps",
-		Long: `state works on the directory in which a server keeps sessions, calls, grants and
+	cmd := group("state", "Check, back up and restore what a server keeps", newStateCheck(), newStateBackup(), newStateRestore())
+	cmd.Long = `state works on the directory in which a server keeps sessions, calls, grants and
 logs. The server must be stopped.
 
 Each command exits with 0 if all is well, with 1 if the state is damaged, and with
-2 if it could not be looked at.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newStateCheck(), newStateBackup(), newStateRestore())
+2 if it could not be looked at.`
 	return cmd
 }
 

@@ -15,17 +15,6 @@ import (
 	"github.com/toolserver/toolserver/internal/cli"
 )
 
-func newToken() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "token",
-		Short: "Make tokens for callers",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newTokenCreate())
-	return cmd
-}
-
 func newTokenCreate() *cobra.Command {
 	var (
 		roles, tenant, mode string

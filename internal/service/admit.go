@@ -25,10 +25,7 @@ func (s *Server) admit(ctx context.Context, message any) error {
 		if err != nil {
 			return err
 		}
-		if admitted.Input != nil {
-			rpc.decoded(admitted.Input)
-		}
-		rpc.job = admitted.Job
+		rpc.input, rpc.job = admitted.Input, admitted.Job
 		return nil
 	case *pb.ExecuteBatchRequest:
 		s.admitInBatch(ctx, request)

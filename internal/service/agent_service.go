@@ -68,13 +68,11 @@ func (s *agentService) Serve(stream grpc.BidiStreamingServer[pb.ServeRequest, pb
 
 // servedAgents records that a runtime offers agents.
 func (a *auditor) servedAgents(ctx context.Context, names []string) {
-	if a.log != nil {
-		p := principalOf(ctx)
-		a.log.Append(audit.Record{
-			Step: audit.AgentsServed, Tenant: p.Tenant, Principal: p.Name, OnBehalfOf: p.OnBehalfOf, From: peerOf(ctx),
-			Count: uint64(len(names)), Reason: strings.Join(names, " "),
-		})
-	}
+	p := principalOf(ctx)
+	a.log.Append(audit.Record{
+		Step: audit.AgentsServed, Tenant: p.Tenant, Principal: p.Name, OnBehalfOf: p.OnBehalfOf, From: peerOf(ctx),
+		Count: uint64(len(names)), Reason: strings.Join(names, " "),
+	})
 }
 
 // agentMeter has Prometheus see how many runtimes serve agents.

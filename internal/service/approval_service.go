@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -30,27 +29,24 @@ type approvalService struct {
 	auditor   *auditor
 }
 
-// viewerOf returns the caller as one who reads and answers questions.
-func viewerOf(ctx context.Context) approval.Viewer {
-	principal := principalOf(ctx)
-	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.Everywhere(auth.Approver | auth.Operator | auth.Viewer), Approver: principal.Roles.Has(auth.Approver | auth.Operator | auth.Viewer)}
-}
+// Who sees the questions and grants of others, and who takes such grants back. Approvers answer.
+const (
+	maySee    = auth.Approver | auth.Operator | auth.Viewer
+	mayRevoke = auth.Approver | auth.Operator
+)
 
-// answererOf returns the caller as one who answers there.
-func answererOf(ctx context.Context) approval.Viewer {
+// viewerOf returns the caller as one whom some roles let do something with what others have.
+func viewerOf(ctx context.Context, roles auth.Roles) approval.Viewer {
 	principal := principalOf(ctx)
-	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.Everywhere(auth.Approver), Approver: principal.Roles.Has(auth.Approver)}
-}
-
-// revokerOf returns the caller as one who takes grants back.
-func revokerOf(ctx context.Context) approval.Viewer {
-	principal := principalOf(ctx)
-	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.Everywhere(auth.Approver | auth.Operator), Approver: principal.Roles.Has(auth.Approver | auth.Operator)}
+	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.Everywhere(roles), Approver: principal.Roles.Has(roles)}
 }
 
 func (s *approvalService) ListApprovals(ctx context.Context, request *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
-	questions := s.approvals.List(viewerOf(ctx), request.GetSessionId())
-	return &pb.ListApprovalsResponse{Approvals: approvalsToProto(questions)}, nil
+	response := new(pb.ListApprovalsResponse)
+	for _, q := range s.approvals.List(viewerOf(ctx, maySee), request.GetSessionId()) {
+		response.Approvals = append(response.Approvals, approvalToProto(q))
+	}
+	return response, nil
 }
 
 func (s *approvalService) WatchApprovals(request *pb.WatchApprovalsRequest, stream grpc.ServerStreamingServer[pb.WatchApprovalsResponse]) error {
@@ -58,7 +54,7 @@ func (s *approvalService) WatchApprovals(request *pb.WatchApprovalsRequest, stre
 	of := func(q *approval.Question) bool {
 		return request.GetSessionId() == "" || q.IsWithin(request.GetSessionId())
 	}
-	for change, err := range s.approvals.Watch(ctx, viewerOf(ctx)) {
+	for change, err := range s.approvals.Watch(ctx, viewerOf(ctx, maySee)) {
 		if err != nil {
 			return err
 		}
@@ -93,10 +89,8 @@ func (s *approvalService) ResolveApproval(ctx context.Context, request *pb.Resol
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := peer.FromContext(ctx); ok {
-		answer.From = p.Addr.String()
-	}
-	if answer, err = s.approvals.Resolve(answererOf(ctx), request.GetApprovalId(), answer); err != nil {
+	answer.From = peerOf(ctx)
+	if answer, err = s.approvals.Resolve(viewerOf(ctx, auth.Approver), request.GetApprovalId(), answer); err != nil {
 		return nil, err
 	}
 	return &pb.ResolveApprovalResponse{Answer: answerToProto(&answer)}, nil
@@ -129,14 +123,14 @@ func answerFrom(request *pb.ResolveApprovalRequest) (approval.Answer, error) {
 
 func (s *approvalService) ListGrants(ctx context.Context, request *pb.ListGrantsRequest) (*pb.ListGrantsResponse, error) {
 	response := new(pb.ListGrantsResponse)
-	for _, grant := range s.approvals.ListGrants(viewerOf(ctx), request.GetSessionId()) {
+	for _, grant := range s.approvals.ListGrants(viewerOf(ctx, maySee), request.GetSessionId()) {
 		response.Grants = append(response.Grants, grantToProto(&grant))
 	}
 	return response, nil
 }
 
 func (s *approvalService) RevokeGrant(ctx context.Context, request *pb.RevokeGrantRequest) (*pb.RevokeGrantResponse, error) {
-	grant, err := s.approvals.FindGrant(revokerOf(ctx), request.GetGrantId())
+	grant, err := s.approvals.FindGrant(viewerOf(ctx, mayRevoke), request.GetGrantId())
 	if err != nil {
 		return nil, err
 	}
@@ -148,18 +142,10 @@ func (s *approvalService) RevokeGrant(ctx context.Context, request *pb.RevokeGra
 	if err := s.auditor.revoked(ctx, &grant); err != nil {
 		return nil, withRetryInfo(status.New(codes.Unavailable, "the server must record what is revoked and cannot: nothing was revoked"), time.Second).Err()
 	}
-	if grant, err = s.approvals.Revoke(revokerOf(ctx), request.GetGrantId()); err != nil {
+	if grant, err = s.approvals.Revoke(viewerOf(ctx, mayRevoke), request.GetGrantId()); err != nil {
 		return nil, err
 	}
 	return &pb.RevokeGrantResponse{Grant: grantToProto(&grant), NotYetStored: grant.Unstored}, nil
-}
-
-func approvalsToProto(questions []*approval.Question) []*pb.Approval {
-	list := make([]*pb.Approval, len(questions))
-	for i, q := range questions {
-		list[i] = approvalToProto(q)
-	}
-	return list
 }
 
 func approvalToProto(q *approval.Question) *pb.Approval {

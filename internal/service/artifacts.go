@@ -31,7 +31,7 @@ type artifacts struct {
 	known map[*session.Session]bool // whose end is waited for
 }
 
-// of returns what a call of a session keeps artifacts in, or nil.
+// of returns what a call of a session keeps artifacts in; nil where none are kept.
 func (a *artifacts) of(s *session.Session) tools.Artifacts {
 	if a == nil {
 		return nil
@@ -135,8 +135,6 @@ func keptArtifact(info artifact.Info, path string) tools.KeptArtifact {
 }
 
 type artifactWriter struct{ *artifact.Writer }
-
-// Artifact returns what there is by now.
 
 // Close returns what is kept.
 func (w artifactWriter) Close() tools.Artifact { return artifactOf(w.Writer.Close()) }

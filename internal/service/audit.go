@@ -135,43 +135,35 @@ func (a *auditor) cancelledBy(x *executor.Execution, by, from, reason string) {
 
 // closed records who closed a session, from where, and why.
 func (a *auditor) closed(s *session.Session, calls int, by, from, reason string) {
-	if a.log != nil {
-		a.log.Append(audit.Record{
-			Step: audit.SessionClosed, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, Count: uint64(calls),
-			By: by, From: from, Reason: reason, Chain: chainText(s.Chain()),
-		})
-	}
+	a.log.Append(audit.Record{
+		Step: audit.SessionClosed, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, Count: uint64(calls),
+		By: by, From: from, Reason: reason, Chain: chainText(s.Chain()),
+	})
 }
 
 // discarded records who gave up a session whose files are at no replica, and why.
 func (a *auditor) discarded(ctx context.Context, owner auth.Owner, id, reason string) {
-	if a.log != nil {
-		a.log.Append(audit.Record{
-			Step: audit.SessionClosed, Tenant: owner.Tenant(), Principal: owner.Name(), SessionID: id,
-			By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason, Comment: "its files are at no replica that runs",
-		})
-	}
+	a.log.Append(audit.Record{
+		Step: audit.SessionClosed, Tenant: owner.Tenant(), Principal: owner.Name(), SessionID: id,
+		By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason, Comment: "its files are at no replica that runs",
+	})
 }
 
 // stopped records who stopped a principal, and why; fresh says that it was not stopped
 // before. calls is how many executions that ended.
 func (a *auditor) stopped(ctx context.Context, s stop, fresh bool, calls int) {
-	if a.log != nil {
-		record := audit.Record{
-			Step: audit.Stopped, Tenant: s.Tenant, Principal: s.Principal, Count: uint64(calls), By: principalOf(ctx).Name, From: peerOf(ctx), Reason: s.Reason,
-		}
-		if !fresh {
-			record.Action = "again"
-		}
-		a.log.Append(record)
+	record := audit.Record{
+		Step: audit.Stopped, Tenant: s.Tenant, Principal: s.Principal, Count: uint64(calls), By: principalOf(ctx).Name, From: peerOf(ctx), Reason: s.Reason,
 	}
+	if !fresh {
+		record.Action = "again"
+	}
+	a.log.Append(record)
 }
 
 // resumed records who lifted a stop.
 func (a *auditor) resumed(ctx context.Context, s stop, reason string) {
-	if a.log != nil {
-		a.log.Append(audit.Record{Step: audit.Resumed, Tenant: s.Tenant, Principal: s.Principal, By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason})
-	}
+	a.log.Append(audit.Record{Step: audit.Resumed, Tenant: s.Tenant, Principal: s.Principal, By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason})
 }
 
 // overQuota records a call that a quota refused: the last of as many as were not told of.
@@ -184,18 +176,14 @@ func (a *auditor) overQuota(r *rpc, over *quota.Error, calls uint64) {
 
 // created records that a session was made, by whom it is of.
 func (a *auditor) created(ctx context.Context, s *session.Session) {
-	if a.log != nil {
-		record := ofSession(audit.SessionCreated, s)
-		record.OnBehalfOf, record.By, record.From = principalOf(ctx).OnBehalfOf, s.Owner.Name(), peerOf(ctx)
-		a.log.Append(record)
-	}
+	record := ofSession(audit.SessionCreated, s)
+	record.OnBehalfOf, record.By, record.From = principalOf(ctx).OnBehalfOf, s.Owner.Name(), peerOf(ctx)
+	a.log.Append(record)
 }
 
 // madeDefault records a session that was made for who named none.
 func (a *auditor) madeDefault(s *session.Session) {
-	if a.log != nil {
-		a.log.Append(ofSession(audit.SessionCreated, s))
-	}
+	a.log.Append(ofSession(audit.SessionCreated, s))
 }
 
 func ofSession(step audit.Step, s *session.Session) audit.Record {
@@ -204,18 +192,13 @@ func ofSession(step audit.Step, s *session.Session) audit.Record {
 
 // idled records a session that ended because nobody used it.
 func (a *auditor) idled(s *session.Session, idle time.Duration) {
-	if a.log != nil {
-		a.log.Append(audit.Record{
-			Step: audit.SessionClosed, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, By: auth.Server, Reason: "it was not used for " + idle.String(),
-		})
-	}
+	a.log.Append(audit.Record{
+		Step: audit.SessionClosed, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, By: auth.Server, Reason: "it was not used for " + idle.String(),
+	})
 }
 
 // changed records which settings of a session are others now.
 func (a *auditor) changed(ctx context.Context, s *session.Session, paths []string) {
-	if a.log == nil {
-		return
-	}
 	settings := s.Settings()
 	values := map[string]string{
 		"level": settings.Level.String(), "mode": settings.Mode.String(), "network": settings.Network.String(),
@@ -238,9 +221,6 @@ func (a *auditor) changed(ctx context.Context, s *session.Session, paths []strin
 
 // revoked records that somebody takes a grant back, before that happens.
 func (a *auditor) revoked(ctx context.Context, g *approval.Grant) error {
-	if a.log == nil {
-		return nil
-	}
 	return a.log.Append(audit.Record{
 		Step: audit.Revoked, Tenant: g.Session.Owner.Tenant(), Principal: g.Session.Owner.Name(), SessionID: g.Session.ID, Tool: g.Tool, Rule: "grant " + g.ID,
 		Action: g.Action.String(), Reason: g.Tier.Label, By: principalOf(ctx).Name, From: peerOf(ctx),
@@ -250,13 +230,11 @@ func (a *auditor) revoked(ctx context.Context, g *approval.Grant) error {
 // Reloaded records that a file of the configuration changed: it is in force as a whole,
 // or not at all, with the reason.
 func (s *Server) Reloaded(what, version string, err error) {
-	if log := s.auditor.log; log != nil {
-		record := audit.Record{Step: audit.Reloaded, Rule: what, Policy: version, By: auth.Server, Outcome: "succeeded"}
-		if err != nil {
-			record.Outcome, record.Reason = "failed", err.Error()
-		}
-		log.Append(record)
+	record := audit.Record{Step: audit.Reloaded, Rule: what, Policy: version, By: auth.Server, Outcome: "succeeded"}
+	if err != nil {
+		record.Outcome, record.Reason = "failed", err.Error()
 	}
+	s.auditor.log.Append(record)
 }
 
 // peerOf returns where a call comes from.
@@ -283,18 +261,14 @@ func (a *auditor) finished(x *executor.Execution, end *executor.Finished) {
 
 // hooked records what a hook said about a call.
 func (a *auditor) hooked(x *executor.Execution, run hook.Run) {
-	if a.log != nil {
-		a.write(x, recordOf(run))
-	}
+	a.write(x, recordOf(run))
 }
 
 // hookedSession records what a hook said about a session.
 func (a *auditor) hookedSession(s *session.Session, run hook.Run) {
-	if a.log != nil {
-		record := recordOf(run)
-		record.Tenant, record.Principal, record.SessionID = s.Owner.Tenant(), s.Owner.Name(), s.ID
-		a.log.Append(record)
-	}
+	record := recordOf(run)
+	record.Tenant, record.Principal, record.SessionID = s.Owner.Tenant(), s.Owner.Name(), s.ID
+	a.log.Append(record)
 }
 
 func recordOf(run hook.Run) audit.Record {
@@ -306,9 +280,6 @@ func recordOf(run hook.Run) audit.Record {
 
 // resolved records how a question ended.
 func (a *auditor) resolved(q *approval.Question, answer approval.Answer) {
-	if a.log == nil {
-		return
-	}
 	record := audit.Record{
 		Step: audit.Approval, Tenant: q.Session.Owner.Tenant(), Principal: q.Session.Owner.Name(), OnBehalfOf: q.OnBehalfOf, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
 		CallID: q.CallID, Tool: q.Tool, CalledAs: q.CalledAs, Policy: q.Policy, Action: answer.Kind.String(),

@@ -38,7 +38,11 @@ func withAudit(t *testing.T, change func(*service.Config)) (option func(*service
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := audit.Verify(strings.NewReader(string(text))); err != nil {
+		var v audit.Verifier
+		if err := v.Read(path, strings.NewReader(string(text))); err != nil {
+			t.Error(err)
+		}
+		if _, err := v.Report(); err != nil {
 			t.Error(err)
 		}
 		var records []audit.Record

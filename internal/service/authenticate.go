@@ -5,7 +5,6 @@ package service
 
 import (
 	"context"
-	"fmt"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -37,32 +36,19 @@ func whoCalls(ctx context.Context, authenticator auth.Authenticator, shown auth.
 		switch from := p.Addr.(type) {
 		case insideAddr:
 			return auth.Principal(from), nil
-		case *relayedAddr:
-			return from.principal, nil
+		case *relayedCaller:
+			return from.principal(), nil
 		}
 	}
 	principal, err := authenticator.Authenticate(ctx, shown)
 	if err != nil {
 		return principal, err
 	}
-	return onBehalf(ctx, principal)
+	return principal.ForHeader(onBehalfOfHeader, metadata.ValueFromIncomingContext(ctx, onBehalfOfHeader))
 }
 
 // onBehalfOfHeader names the end user for whom a runtime calls.
 const onBehalfOfHeader = "toolserver-on-behalf-of"
-
-// onBehalf returns the caller as one that acts for the user whom the header names, if
-// there is one. Two headers are refused: two parties might read different ones.
-func onBehalf(ctx context.Context, caller auth.Principal) (auth.Principal, error) {
-	switch names := metadata.ValueFromIncomingContext(ctx, onBehalfOfHeader); len(names) {
-	case 0:
-		return caller, nil
-	case 1:
-		return caller.For(names[0])
-	default:
-		return caller, fmt.Errorf("%w: %d headers %s: send one", auth.ErrMalformed, len(names), onBehalfOfHeader)
-	}
-}
 
 // isInside reports whether a call comes from inside the process.
 func isInside(ctx context.Context) bool {

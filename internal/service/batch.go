@@ -176,7 +176,7 @@ func batchMessage(b *executor.Batch, event executor.BatchEvent) any {
 		finished := &pb.BatchFinished{Duration: durationpb.New(body.Duration)}
 		for _, call := range body.Calls {
 			finished.Calls = append(finished.Calls, &pb.BatchCallSummary{
-				CallId: call.CallID, ExecutionId: call.ExecutionID, Tool: call.Tool, Outcome: outcomeToProto(call.Outcome),
+				CallId: call.CallID, ExecutionId: call.ExecutionID, Tool: call.Tool, Outcome: pb.Outcome(call.Outcome),
 			})
 		}
 		m.Kind = &pb.BatchEvent_Finished{Finished: finished}
@@ -358,7 +358,7 @@ func (in *batchInput) call(ctx context.Context, request *pb.ExecuteToolRequest) 
 		return
 	}
 	if c.err == nil && c.job == nil {
-		c.err = status.Error(codes.Internal, "the call was not admitted")
+		c.err = errNotAdmitted
 	}
 	if c.err != nil {
 		batch.Refuse(id, tool, c.err)
@@ -392,8 +392,7 @@ func (in *batchInput) decide(ctx context.Context, c *batchCall) {
 // started does what follows from starting a call, or from not doing that.
 func (in *batchInput) started(ctx context.Context, x *executor.Execution, err error) {
 	if over, ok := errors.AsType[*quota.Error](err); ok {
-		rpc := rpcOf(ctx)
-		rpc.overQuota(rpc, over)
+		in.server.overQuota(rpcOf(ctx), over)
 	}
 	if x != nil {
 		in.server.stops.overtake(ctx, x)

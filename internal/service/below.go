@@ -106,7 +106,6 @@ func (s *Server) end(ctx context.Context, root *session.Session, e ending) (n in
 	cancelled := make(map[session.Ref]int)
 	for _, one := range append(s.config.Sessions.Tree(root), ended...) { // also what somebody else has ended meanwhile
 		cancelled[one.Ref()] = 0
-		s.files.uploads.end(one)
 	}
 	n, err = s.executor.CancelWhere(ctx, func(x *executor.Execution) bool {
 		_, match := cancelled[x.Order.Session]

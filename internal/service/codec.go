@@ -182,7 +182,7 @@ func (m *eventMessage) succeeded(body *executor.Finished) mem.BufferSlice {
 		w.oneofText(1, string(content[i].(tools.Text)))
 		w.message(2, end)
 	}
-	w.number(1, uint64(outcomeToProto(body.Outcome)))
+	w.number(1, uint64(pb.Outcome(body.Outcome)))
 	return append(m.close(&w, 12), mem.SliceBuffer(unsafe.Slice(unsafe.StringData(string(last)), len(last))))
 }
 

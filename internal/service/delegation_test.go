@@ -29,14 +29,14 @@ const (
 
 // withRuntime knows a runtime that acts for some users.
 func withRuntime(c *service.Config) {
-	authenticator, err := auth.NewTokens(append(slices.Clone(tokens),
+	known, err := auth.NewTokens(append(slices.Clone(tokens),
 		auth.Token{Principal: auth.Principal{Name: "runtime", ActsFor: "user:* carol"}, Secret: runtimeToken},
 		auth.Token{Principal: auth.Principal{Name: "oscar", Roles: auth.Operator}, Secret: operatorToken},
 	))
 	if err != nil {
 		panic(err)
 	}
-	c.Authenticator, c.Approvals.SelfApproval = authenticator, false
+	c.Authenticator, c.Approvals.SelfApproval = &auth.Chain{Tokens: known}, false
 }
 
 // TestDelegation: a runtime calls for a user where it may; both are in the conditions of

@@ -59,11 +59,11 @@ var tokens = []auth.Token{
 }
 
 func withTokens(c *service.Config) {
-	authenticator, err := auth.NewTokens(tokens)
+	known, err := auth.NewTokens(tokens)
 	if err != nil {
 		panic(err)
 	}
-	c.Authenticator, c.Approvals.SelfApproval = authenticator, false
+	c.Authenticator, c.Approvals.SelfApproval = &auth.Chain{Tokens: known}, false
 }
 
 // serve starts a server that is shut down with the test. Besides the first

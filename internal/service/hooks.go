@@ -33,7 +33,7 @@ func (s steps) Asked(x *executor.Execution, q *approval.Question) {
 // Reports asks hooks about what a tool reports while it runs.
 func (s steps) Reports(x *executor.Execution, report tools.Report) bool {
 	hooks := s.config.Hooks
-	if hooks == nil || !hooks.Has(hook.BeforeUpdate) && !hooks.Has(hook.AfterUpdate) {
+	if !hooks.Has(hook.BeforeUpdate) && !hooks.Has(hook.AfterUpdate) {
 		return true
 	}
 	return s.reports(x, report)
@@ -98,11 +98,9 @@ func textOf(content []tools.Content) string {
 // Returned asks hooks about the result of a tool, and adds their texts and those of the
 // hooks before the call to it.
 func (s steps) Returned(ctx context.Context, x *executor.Execution, call tools.Call, end *executor.Finished) {
-	hooks := s.config.Hooks
-	if hooks == nil {
-		return
+	if s.config.Hooks != nil {
+		s.returned(ctx, x, call, end)
 	}
-	s.returned(ctx, x, call, end)
 }
 
 func (s steps) returned(ctx context.Context, x *executor.Execution, call tools.Call, end *executor.Finished) {
@@ -281,7 +279,7 @@ func (s steps) tell(x *executor.Execution, end *executor.Finished, said []execut
 		fmt.Fprintf(&b, "\n"+hookMark+"%s]\n%s\n", text.Hook, strings.TrimRight(ownWords(text.Text), "\n"))
 	}
 	env := tools.Env{Answer: x.Order.Answer, Measure: x.Order.Measure}
-	if found, err := s.config.Sessions.Resolve(x.Order.Session); err == nil && s.artifacts != nil {
+	if found, err := s.config.Sessions.Resolve(x.Order.Session); err == nil {
 		env.Artifacts = s.artifacts.of(found)
 	}
 	addition := env.Share(4).Begin(b.String(), "hooks.txt")
@@ -355,7 +353,7 @@ func (s steps) hooksAbout(point hook.Point, x *executor.Execution) []*hook.Hook 
 
 // entryOf returns a tool as it is now; of one that is gone, its name.
 func (s steps) entryOf(tool string) *tools.Entry {
-	if entry, ok := s.config.Registry.Lookup(tool, func(*tools.Spec) bool { return true }); ok {
+	if entry, ok := s.config.Registry.Lookup(tool, everyTool); ok {
 		return entry
 	}
 	return &tools.Entry{Spec: tools.Spec{Name: tool}}

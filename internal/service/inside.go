@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/fullstorydev/grpchan/inprocgrpc"
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -151,7 +152,7 @@ func (in *inside) stream(links []link) grpc.StreamServerInterceptor {
 			inner, outer := next, links[i].stream
 			next = func(server any, stream grpc.ServerStream) error { return outer(server, stream, info, inner) }
 		}
-		return asStatus(next(server, &streamFrom{stream, ctx}))
+		return asStatus(next(server, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx}))
 	}
 }
 
@@ -162,14 +163,6 @@ func asStatus(err error) error {
 	}
 	return status.FromContextError(err).Err()
 }
-
-// streamFrom is a stream whose context knows who calls.
-type streamFrom struct {
-	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // it is the stream's
-}
-
-func (s *streamFrom) Context() context.Context { return s.ctx }
 
 // wireCloner has messages cross as they would over the network: as bytes.
 type wireCloner struct {

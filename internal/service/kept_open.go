@@ -6,36 +6,22 @@ package service
 import (
 	"context"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	"github.com/toolserver/toolserver/internal/executor"
-	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// keptOpen are the streams that clients leave open for what may come. They end
-// when everything that runs has ended: a shutdown would wait for them in vain.
-// Those who watch approvals leave when the approvals are closed.
-var keptOpen = map[string]bool{
-	healthpb.Health_Watch_FullMethodName:                                   true,
-	pb.ToolService_WatchTools_FullMethodName:                               true,
-	pb.DialectService_ParseCalls_FullMethodName:                            true,
-	pb.SessionService_WatchSession_FullMethodName:                          true,
-	pb.AgentService_Serve_FullMethodName:                                   true,
-	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:      true,
-	reflectionalphapb.ServerReflection_ServerReflectionInfo_FullMethodName: true,
-}
-
-// endKeptOpen is a link that ends the streams of keptOpen once closing ends.
+// endKeptOpen is a link that ends the streams that are left open once closing ends, when
+// everything that runs has ended: a shutdown would wait for them in vain. Those who watch
+// approvals leave when the approvals are closed.
 func endKeptOpen(closing context.Context) link {
 	return link{
 		unary: func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			return next(ctx, request)
 		},
 		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			if !keptOpen[info.FullMethod] {
+			if !methods[info.FullMethod].open {
 				return next(server, stream)
 			}
 			return untilClosing(closing, server, stream, next)
@@ -47,7 +33,7 @@ func untilClosing(closing context.Context, server any, stream grpc.ServerStream,
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(closing, cancel)()
-	err := next(server, &closingStream{stream, ctx})
+	err := next(server, &closingStream{middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx}})
 	if err != nil && closing.Err() != nil {
 		return executor.ErrDraining
 	}
@@ -56,12 +42,7 @@ func untilClosing(closing context.Context, server any, stream grpc.ServerStream,
 
 // closingStream is a stream that ends with ctx, also for who waits for the next
 // message of the client.
-type closingStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s *closingStream) Context() context.Context { return s.ctx }
+type closingStream struct{ middleware.WrappedServerStream }
 
 func (s *closingStream) RecvMsg(message any) error {
 	received := make(chan error, 1)
@@ -69,7 +50,7 @@ func (s *closingStream) RecvMsg(message any) error {
 	select {
 	case err := <-received:
 		return err
-	case <-s.ctx.Done():
-		return s.ctx.Err()
+	case <-s.Context().Done():
+		return s.Context().Err()
 	}
 }

@@ -28,7 +28,7 @@ const (
 
 // withRoles is withTokens, and somebody for each of some roles alone.
 func withRoles(c *service.Config) {
-	authenticator, err := auth.NewTokens(append(slices.Clone(tokens),
+	known, err := auth.NewTokens(append(slices.Clone(tokens),
 		auth.Token{Principal: auth.Principal{Name: "oscar", Roles: auth.Operator}, Secret: operatorToken},
 		auth.Token{Principal: auth.Principal{Name: "vera", Roles: auth.Viewer}, Secret: viewerToken},
 		auth.Token{Principal: auth.Principal{Name: "bold", Roles: auth.Agent, MaxMode: tools.ModeAcceptEdits}, Secret: boldToken},
@@ -36,7 +36,7 @@ func withRoles(c *service.Config) {
 	if err != nil {
 		panic(err)
 	}
-	c.Authenticator, c.Approvals.SelfApproval = authenticator, false
+	c.Authenticator, c.Approvals.SelfApproval = &auth.Chain{Tokens: known}, false
 }
 
 // TestOperators: an operator sees and stops what others run, a viewer sees it, and who did

@@ -36,12 +36,12 @@ func personaOf(asked string, of *session.Session) (_ *persona.System, chosen too
 
 // inPersona returns the tools of a system that a session can call, by name, and those of
 // ours that it has chosen by their names, and those from elsewhere; of all these, those that mean something that is
-// wanted, which nil says of everything.
+// wanted.
 func (s *toolService) inPersona(system *persona.System, chosen tools.Selection, has, wanted func(*tools.Spec) bool, view pb.ToolView) *pb.ListToolsResponse {
 	list := new(pb.ListToolsResponse)
 	for _, theirs := range system.Tools {
 		var ours *tools.Entry // the one that needs most
-		isWanted := wanted == nil
+		isWanted := false
 		for _, meaning := range theirs.Means {
 			entry, ok := s.registry.Lookup(meaning.Tool, has)
 			if !ok {
@@ -66,7 +66,7 @@ func (s *toolService) inPersona(system *persona.System, chosen tools.Selection, 
 	entries, _ := s.registry.All()
 	for _, entry := range entries {
 		taken := func(t *pb.Tool) bool { return t.Name == entry.Spec.Name }
-		if has(&entry.Spec) && (wanted == nil || wanted(&entry.Spec)) && (entry.Spec.Kind != tools.Builtin || chosen.Names(&entry.Spec)) && !slices.ContainsFunc(list.Tools, taken) {
+		if has(&entry.Spec) && wanted(&entry.Spec) && (entry.Spec.Kind != tools.Builtin || chosen.Names(&entry.Spec)) && !slices.ContainsFunc(list.Tools, taken) {
 			list.Tools = append(list.Tools, toolToProto(entry, view))
 		}
 	}

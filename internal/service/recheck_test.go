@@ -29,7 +29,7 @@ func TestStreamsEndWithTheirCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, func(c *service.Config) { c.Authenticator = known })
+	s := serve(t, func(c *service.Config) { c.Authenticator = &auth.Chain{Tokens: known} })
 	of := func(name string, roles auth.Roles, expires time.Time) auth.Token {
 		return auth.Token{Principal: auth.Principal{Name: name, Roles: roles}, Digest: auth.DigestOf("the-token-of-" + name), Expires: expires}
 	}
@@ -106,7 +106,7 @@ func TestStreamsEndWithWhatTheyShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, func(c *service.Config) { c.Authenticator = known })
+	s := serve(t, func(c *service.Config) { c.Authenticator = &auth.Chain{Tokens: known} })
 	is := func(p auth.Principal) {
 		t.Helper()
 		if err := known.Replace([]auth.Token{{Principal: p, Digest: auth.DigestOf(secret)}}); err != nil {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -108,7 +107,7 @@ func (r *recorded) answer(in session.Ref, callID, tool string, input []byte) (*r
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if before, known := r.given.get(givenID{in, callID}); known && callID != "" {
+	if before, known := r.given.values[givenID{in, callID}]; known && callID != "" {
 		if before.asked != what {
 			return nil, status.Errorf(codes.AlreadyExists, "call id %q was used for another call of this session: %s with %s", callID, before.asked.tool, brief(before.asked.input))
 		}
@@ -117,7 +116,7 @@ func (r *recorded) answer(in session.Ref, callID, tool string, input []byte) (*r
 	if list == nil {
 		return nil, r.unknown(what)
 	}
-	n, _ := r.turns.get(sessionInput{in, what})
+	n := r.turns.values[sessionInput{in, what}]
 	call := list[min(n, len(list)-1)]
 	r.turns.put(sessionInput{in, what}, n+1)
 	if callID != "" {
@@ -130,8 +129,7 @@ func (r *recorded) answer(in session.Ref, callID, tool string, input []byte) (*r
 func (r *recorded) answered(in session.Ref, callID string) *recording.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	given, _ := r.given.get(givenID{in, callID})
-	return given.call
+	return r.given.values[givenID{in, callID}].call
 }
 
 // maxShown is how many recorded inputs an error shows.
@@ -197,11 +195,6 @@ type memory[K comparable, V any] struct {
 	order  []K // the oldest first
 }
 
-func (m *memory[K, V]) get(key K) (V, bool) {
-	value, ok := m.values[key]
-	return value, ok
-}
-
 func (m *memory[K, V]) put(key K, value V) {
 	if m.values == nil {
 		m.values = make(map[K]V)
@@ -215,8 +208,6 @@ func (m *memory[K, V]) put(key K, value V) {
 		m.order = m.order[1:]
 	}
 }
-
-func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 // OfferRecorded has a registry offer the tools of a recording, as far as it takes them. Those
 // whose calls were recorded without a description have none.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -75,7 +76,8 @@ const (
 // elsewhere is the trailer of a call that did nothing, for another replica has its session.
 var elsewhere = metadata.Pairs(elsewhereTrailer, "1")
 
-// relayedCaller is who calls, as one replica tells another.
+// relayedCaller is who calls, as one replica tells another. It is also the address that the
+// call comes from there.
 type relayedCaller struct {
 	Name       string `json:"name"`
 	Tenant     string `json:"tenant,omitempty"`
@@ -104,21 +106,14 @@ func (c *relayedCaller) principal() auth.Principal {
 	}
 }
 
-// relayedAddr is where a caller comes from whose call another replica passes on.
-type relayedAddr struct {
-	principal auth.Principal
-	remote    string
-	at        time.Time
-}
-
-func (*relayedAddr) Network() string  { return "relayed" }
-func (a *relayedAddr) String() string { return a.remote }
+func (*relayedCaller) Network() string  { return "relayed" }
+func (c *relayedCaller) String() string { return c.Remote }
 
 // isRelayed reports whether another replica passes a call on.
 func isRelayed(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	if ok {
-		_, ok = p.Addr.(*relayedAddr)
+		_, ok = p.Addr.(*relayedCaller)
 	}
 	return ok
 }
@@ -126,8 +121,8 @@ func isRelayed(ctx context.Context) bool {
 // cameAt returns when a call came, here or, before it was passed on, at another replica.
 func cameAt(ctx context.Context) time.Time {
 	if p, ok := peer.FromContext(ctx); ok {
-		if from, ok := p.Addr.(*relayedAddr); ok && !from.at.IsZero() {
-			return from.at
+		if from, ok := p.Addr.(*relayedCaller); ok && !from.At.IsZero() {
+			return from.At
 		}
 	}
 	return rpcOf(ctx).began
@@ -165,11 +160,11 @@ func (r *relay) fromReplicas() link {
 			return nil, withRetryInfo(status.New(codes.Unavailable, "the replica that was asked was declared dead by the others: ask another"), time.Second).Err()
 		}
 		values := metadata.ValueFromIncomingContext(ctx, callerHeader)
-		var caller relayedCaller
-		if len(values) != 1 || json.Unmarshal([]byte(values[0]), &caller) != nil || caller.Name == "" {
+		caller := new(relayedCaller)
+		if len(values) != 1 || json.Unmarshal([]byte(values[0]), caller) != nil || caller.Name == "" {
 			return nil, status.Error(codes.Unauthenticated, "the call does not tell who makes it")
 		}
-		return peer.NewContext(ctx, &peer.Peer{Addr: &relayedAddr{caller.principal(), caller.Remote, caller.At}, LocalAddr: p.LocalAddr}), nil
+		return peer.NewContext(ctx, &peer.Peer{Addr: caller, LocalAddr: p.LocalAddr}), nil
 	}
 	answered := metadata.Pairs(answeredTrailer, strconv.FormatUint(r.Run(), 10))
 	return link{
@@ -187,7 +182,7 @@ func (r *relay) fromReplicas() link {
 				return err
 			}
 			stream.SetTrailer(answered)
-			return next(server, &streamFrom{stream, ctx})
+			return next(server, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx})
 		},
 	}
 }
@@ -196,7 +191,7 @@ func (r *relay) fromReplicas() link {
 func (r *relay) link() link {
 	return link{
 		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			switch placements[info.FullMethod] {
+			switch methods[info.FullMethod].placed {
 			case anyReplica:
 				return next(ctx, request)
 			case whoHasIt:
@@ -209,7 +204,7 @@ func (r *relay) link() link {
 			return r.unary(ctx, info.FullMethod, request, next)
 		},
 		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			switch placed := placements[info.FullMethod]; {
+			switch placed := methods[info.FullMethod].placed; {
 			case placed == anyReplica || isRelayed(stream.Context()) && placed != atSession && placed != atExecution:
 				return next(server, stream)
 			case placed == ofAll:

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
@@ -327,7 +328,7 @@ func (r *relay) watchAll(server any, stream grpc.ServerStream, method string, ne
 	}
 	ended := make(chan error, 1)
 	watching.Go(func() {
-		own := &tellingStream{replayed{&streamFrom{stream, ctx}, request}, func(change *pb.WatchApprovalsResponse) error { return tell(r.Run(), change) }}
+		own := &tellingStream{replayed{&middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx}, request}, func(change *pb.WatchApprovalsResponse) error { return tell(r.Run(), change) }}
 		ended <- next(server, own)
 	})
 	j := &joined{pending: make(map[uint64]map[string]*pb.Approval), send: stream.SendMsg, waits: map[uint64]bool{r.Run(): true}}

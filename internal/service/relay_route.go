@@ -56,7 +56,7 @@ func (r *relay) unary(ctx context.Context, method string, request any, next grpc
 // route returns the replica that a call is for; nil where that is this one. fresh says that
 // what is known of it here was wrong.
 func (r *relay) route(ctx context.Context, method string, request any, fresh bool) (*replica.Member, error) {
-	if named, ok := request.(interface{ GetExecutionId() string }); ok && placements[method] == atExecution && named.GetExecutionId() != "" {
+	if named, ok := request.(interface{ GetExecutionId() string }); ok && methods[method].placed == atExecution && named.GetExecutionId() != "" {
 		return r.routeExecution(ctx, named.GetExecutionId())
 	}
 	owner, id, ok := sessionNamed(ctx, request)
@@ -64,6 +64,46 @@ func (r *relay) route(ctx context.Context, method string, request any, fresh boo
 		return nil, nil
 	}
 	return r.routeSession(ctx, owner, id, fresh)
+}
+
+// sessionNamed returns which session a request is about. It reports false where that is
+// none, or where the request is wrong, which its handler tells.
+func sessionNamed(ctx context.Context, request any) (owner auth.Owner, id string, ok bool) {
+	owner = principalOf(ctx).Owner()
+	switch m := request.(type) {
+	case *pb.ExecuteBatchRequest:
+		id = m.GetStart().GetSessionId()
+	case *pb.ParseCallsRequest:
+		id = m.GetStart().GetSessionId()
+	case *pb.WriteFileRequest:
+		id = m.GetHeader().GetSessionId()
+	case *pb.UploadTreeRequest:
+		id = m.GetHeader().GetSessionId()
+	case *pb.UpdateSessionRequest:
+		id = m.GetSession().GetSessionId()
+	case *pb.CreateSessionRequest:
+		if id = m.GetSessionId(); id == "" || m.GetParentSessionId() != "" {
+			return "", "", false // it is made here
+		}
+	case interface{ GetSessionId() string }:
+		id = m.GetSessionId()
+	default:
+		return "", "", false
+	}
+	if others, is := request.(ownerRequest); is {
+		roles := mayView
+		if _, closes := request.(*pb.CloseSessionRequest); closes {
+			roles = mayStop
+		}
+		var err error
+		if owner, err = oneOwner(ctx, others, roles); err != nil {
+			return "", "", false // so that where the session is tells nothing, and nobody brings it here
+		}
+	}
+	if id == "" && owner == principalOf(ctx).Owner() && !principalOf(ctx).Roles.Has(auth.Agent) {
+		return "", "", false // who has no default session
+	}
+	return owner, cmp.Or(id, session.DefaultID), true
 }
 
 // discard closes a session whose files are at no replica. Its owner may begin it anew, also

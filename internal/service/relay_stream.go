@@ -78,7 +78,7 @@ func (r *relay) stream(server any, stream grpc.ServerStream, info *grpc.StreamSe
 	ctx := stream.Context()
 	var to *replica.Member
 	first := &firstMessage{ServerStream: stream, decide: func(message any) (err error) {
-		if placements[info.FullMethod] == whoHasIt {
+		if methods[info.FullMethod].placed == whoHasIt {
 			return nil
 		}
 		if to, err = r.route(ctx, info.FullMethod, message, false); err == nil && to != nil {
@@ -88,7 +88,7 @@ func (r *relay) stream(server any, stream grpc.ServerStream, info *grpc.StreamSe
 	}}
 	err := next(server, first)
 	message, passes := first.isPassed()
-	if placements[info.FullMethod] == whoHasIt && status.Code(toStatus(err)) == codes.NotFound {
+	if methods[info.FullMethod].placed == whoHasIt && status.Code(toStatus(err)) == codes.NotFound {
 		return r.searchStream(stream, info, message, err)
 	}
 	taken := !passes && first.isTaken(err)

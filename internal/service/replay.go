@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,9 +35,9 @@ type replayService struct {
 
 func (s *replayService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerStreamingServer[pb.ExecuteToolResponse]) error {
 	ctx := stream.Context()
-	job := rpcOf(ctx).takeJob()
-	if job == nil {
-		return status.Error(codes.Internal, "the call was not admitted")
+	job, err := rpcOf(ctx).takeJob()
+	if err != nil {
+		return err
 	}
 	call, callID, err := s.answer(job)
 	if err != nil {
@@ -108,7 +109,7 @@ func (s *replayService) ExecuteBatch(stream grpc.BidiStreamingServer[pb.ExecuteB
 			err = b.call(ctx, message.GetCall())
 		}
 	}
-	if !isEOF(err) {
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	return b.send(&pb.BatchEvent{Kind: &pb.BatchEvent_Finished{Finished: &b.end}})
@@ -204,13 +205,11 @@ func (s *replayService) WatchExecution(request *pb.WatchExecutionRequest, stream
 
 // find returns the recorded call that a request names.
 func (s *replayService) find(ctx context.Context, request naming) (*recording.Call, error) {
+	if err := checkNaming(request); err != nil {
+		return nil, err
+	}
 	id, callID := request.GetExecutionId(), request.GetCallId()
-	switch {
-	case id == "" && callID == "":
-		return nil, invalid("name the execution: by execution_id, or by call_id and session_id")
-	case id != "" && (callID != "" || request.GetSessionId() != ""):
-		return nil, invalid("execution_id is set together with call_id or session_id: use one way to name the execution")
-	case id != "":
+	if id != "" {
 		if call := s.recorded.byID[id]; call != nil {
 			return call, nil
 		}

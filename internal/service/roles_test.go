@@ -43,7 +43,7 @@ func TestRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := New(Config{
-		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.Builtin(), Authenticator: roleless{all},
+		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.Builtin(), Authenticator: roleless{&auth.Chain{Tokens: all}},
 		Metrics: prometheus.NewRegistry(), Reflection: true, Channelz: true,
 		Sessions: session.NewStore(session.Config{WorkspaceRoot: t.TempDir(), Default: session.Settings{Mode: tools.ModeAsk, Level: tools.ReadOnly}, MaxLevel: tools.ReadOnly}),
 	})

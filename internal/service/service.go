@@ -201,7 +201,7 @@ type Server struct {
 	stops       *stopList
 	calls       openRPCs
 	connections connections     // from outside
-	underWay    atomic.Int64    // RPCs
+	underWay    atomic.Int64    // RPCs that have begun and not ended
 	closing     context.Context // ends when nothing runs any more
 	close       context.CancelFunc
 	ending      sync.WaitGroup // sessions of agents that end with the call that began them
@@ -338,15 +338,11 @@ func (s *Server) Policy() string {
 func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.Replace(p) }
 
 func (s *Server) admissionConfig() admission.Config {
-	config := admission.Config{
+	return admission.Config{
 		Registry: s.config.Registry, Sessions: s.config.Sessions, ActivePolicy: s.rules, Approvals: s.approvals,
 		Executor: s.executor, Offer: s.config.Offer, Monitored: s.config.Monitored, Limited: s.meters.overLimit,
-		Rate: s.rates.Take, Room: s.room, Hooks: s.config.Hooks,
+		Rate: s.rates.Take, Room: s.room, Hooks: s.config.Hooks, Artifacts: s.artifacts.of,
 	}
-	if s.artifacts != nil {
-		config.Artifacts = s.artifacts.of
-	}
-	return config
 }
 
 // links is the chain that every call passes, the outermost link first.
@@ -354,7 +350,7 @@ func (s *Server) links() []link {
 	links := []link{
 		recoverPanics(s.config.Logger), // outermost: a panic ends one call
 		s.meters.link(),                // around all that makes a status
-		telemetry(s.config.Logger, s.meters, &s.underWay, s.overQuota),     // what is known of the call; refusals are counted
+		s.telemetry(),                  // what is known of the call; refusals are counted
 		onEntry(authenticate(s.config.Authenticator), permit, s.addressee), // who, may they call this method at all, and is it for this server
 		s.calls.link(s.refuseStopped),                                      // unless they were stopped, now or later
 	}

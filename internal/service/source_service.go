@@ -137,12 +137,10 @@ func (s *sourceService) CompleteSignIn(ctx context.Context, request *pb.Complete
 
 // approvedTools records who approved tools that changed.
 func (a *auditor) approvedTools(ctx context.Context, name string, tools []string) {
-	if a.log != nil {
-		a.log.Append(audit.Record{
-			Step: audit.ToolsApproved, Principal: principalOf(ctx).Name, By: principalOf(ctx).Name, From: peerOf(ctx), Tool: name,
-			Count: uint64(len(tools)), Reason: strings.Join(tools[:min(len(tools), 50)], " "),
-		})
-	}
+	a.log.Append(audit.Record{
+		Step: audit.ToolsApproved, Principal: principalOf(ctx).Name, By: principalOf(ctx).Name, From: peerOf(ctx), Tool: name,
+		Count: uint64(len(tools)), Reason: strings.Join(tools[:min(len(tools), 50)], " "),
+	})
 }
 
 // SettleSources waits until each source of tools has offered some or failed once.

@@ -25,7 +25,6 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/state"
-	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // A stop is an emergency stop that is in force.
@@ -376,32 +375,9 @@ func (s *stopList) writeFile(all map[auth.Owner]stop) (err error) {
 	return nil
 }
 
-// servedWhileStopped are the methods that a stopped principal can still call: they show
-// what there is, or end it. Whatever is not here is refused.
-var servedWhileStopped = map[string]bool{
-	pb.ToolService_GetServerInfo_FullMethodName:  true,
-	pb.ToolService_ListTools_FullMethodName:      true,
-	pb.ToolService_WatchTools_FullMethodName:     true,
-	pb.ToolService_GetExecution_FullMethodName:   true,
-	pb.ToolService_ListExecutions_FullMethodName: true,
-	pb.ToolService_WatchExecution_FullMethodName: true,
-	pb.ToolService_Cancel_FullMethodName:         true,
-
-	pb.SessionService_GetSession_FullMethodName:      true,
-	pb.SessionService_ListSessions_FullMethodName:    true,
-	pb.SessionService_WatchSession_FullMethodName:    true,
-	pb.SessionService_StopPrincipal_FullMethodName:   true,
-	pb.SessionService_ResumePrincipal_FullMethodName: true,
-	pb.SessionService_ListStops_FullMethodName:       true,
-
-	pb.ApprovalService_ListApprovals_FullMethodName:  true,
-	pb.ApprovalService_WatchApprovals_FullMethodName: true,
-	pb.ApprovalService_ListGrants_FullMethodName:     true,
-}
-
 // refuse returns why a call of a principal is refused now, or nil.
 func (s *stopList) refuse(p auth.Principal, method string) error {
-	if found, ok := s.of(p); ok && !servedWhileStopped[method] && !isProbe(method) && methods[method].roles != auth.Operator {
+	if found, ok := s.of(p); ok && !methods[method].stopped && !isProbe(method) && methods[method].roles != auth.Operator {
 		return found.refusal()
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
@@ -55,15 +54,11 @@ func panicked(ctx context.Context, logger *zap.Logger, reason any) error {
 
 // telemetry gives every call what is known of it, counts it and writes one line about
 // it to the log. What the links below return as errors becomes a status here, in one
-// place. underWay counts the calls that have begun and not ended; overQuota is told of
-// those that a quota refuses.
-func telemetry(logger *zap.Logger, meters *meters, underWay *atomic.Int64, overQuota func(*rpc, *quota.Error)) link {
+// place.
+func (s *Server) telemetry() link {
 	begin := func(ctx context.Context, method string) (context.Context, *rpc) {
-		underWay.Add(1)
-		r := &rpc{
-			logger: logger, meters: meters, underWay: underWay, overQuota: overQuota, method: method,
-			began: time.Now(), span: span.Of(ctx),
-		}
+		s.underWay.Add(1)
+		r := &rpc{server: s, method: method, began: time.Now(), span: span.Of(ctx)}
 		return context.WithValue(ctx, rpcKey{}, r), r
 	}
 	return link{
@@ -114,14 +109,9 @@ type rpcKey struct{}
 // within fill it as they learn more, and when the RPC ends it becomes the line
 // in the log. It is used by the RPC's own goroutine alone.
 type rpc struct {
-	logger   *zap.Logger
-	meters   *meters
-	underWay *atomic.Int64
-	span     span.Span // that tracing began, if it is on
-	began    time.Time
-
-	overQuota func(*rpc, *quota.Error)
-
+	server     *Server
+	span       span.Span // that tracing began, if it is on
+	began      time.Time
 	method     string
 	principal  auth.Principal
 	shown      auth.Credentials
@@ -134,7 +124,7 @@ type rpc struct {
 	execution  string
 	outcome    executor.Outcome
 	inputBytes int
-	input      []byte
+	input      []byte // that its tool has accepted; only its outline is logged
 	code       codes.Code
 	cause      error // of the status
 	closed     bool
@@ -144,20 +134,21 @@ type rpc struct {
 func rpcOf(ctx context.Context) *rpc { return ctx.Value(rpcKey{}).(*rpc) }
 
 // takeJob returns what admission made of the newest message, once.
-func (r *rpc) takeJob() *executor.Job {
+func (r *rpc) takeJob() (*executor.Job, error) {
 	job := r.job
-	r.job = nil
-	return job
+	if r.job = nil; job == nil {
+		return nil, errNotAdmitted
+	}
+	return job, nil
 }
+
+var errNotAdmitted = status.Error(codes.Internal, "the call was not admitted")
 
 // asks notes what the caller asks for, which may be anything.
 func (r *rpc) asks(request *pb.ExecuteToolRequest) {
 	const most = admission.MaxCallID
 	r.session, r.tool, r.callID = cut(request.GetSessionId(), most), cut(request.GetTool(), most), cut(request.GetCallId(), most)
 }
-
-// decoded notes an input that its tool has accepted. Only its outline is logged.
-func (r *rpc) decoded(input []byte) { r.input = input }
 
 // follows notes which execution the call is about.
 func (r *rpc) follows(x *executor.Execution) {
@@ -192,17 +183,17 @@ func exemplarOf(trace string) prometheus.Labels {
 // close counts and logs the call, and returns the status it ends with.
 func (r *rpc) close(err error) error {
 	r.closed = true
-	defer r.underWay.Add(-1)
+	defer r.server.underWay.Add(-1)
 	if session, tool := r.asked.close(); tool != "" {
 		r.session, r.tool = session, tool
 	}
 	s, _ := status.FromError(toStatus(err))
 	r.cause, r.code = err, s.Code()
 	if over, ok := errors.AsType[*quota.Error](err); ok {
-		r.overQuota(r, over)
+		r.server.overQuota(r, over)
 	}
-	r.meters.ended(r.method, r.code.String(), exemplar(r.span))
-	if entry := r.logger.Check(r.level(), "call"); entry != nil {
+	r.server.meters.ended(r.method, r.code.String(), exemplar(r.span))
+	if entry := r.server.config.Logger.Check(r.level(), "call"); entry != nil {
 		entry.Write(zap.Inline(r))
 	}
 	return s.Err()

@@ -86,10 +86,11 @@ func serveTenants(t *testing.T, options ...func(*service.Config)) *tenantServer 
 		for who, principal := range tenantTokens {
 			list = append(list, auth.Token{Principal: principal, Secret: tokenOf(who)})
 		}
-		var err error
-		if c.Authenticator, err = auth.NewTokens(list); err != nil {
+		known, err := auth.NewTokens(list)
+		if err != nil {
 			t.Fatal(err)
 		}
+		c.Authenticator = &auth.Chain{Tokens: known}
 		if c.Audit, err = audit.Open(audit.Options{Config: audit.Config{File: s.audit}, Logger: c.Logger}); err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -38,9 +36,9 @@ type toolService struct {
 
 func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerStreamingServer[pb.ExecuteToolResponse]) error {
 	ctx := stream.Context()
-	job := rpcOf(ctx).takeJob()
-	if job == nil {
-		return status.Error(codes.Internal, "the call was not admitted")
+	job, err := rpcOf(ctx).takeJob()
+	if err != nil {
+		return err
 	}
 	x, err := s.executor.Start(ctx, job)
 	if err != nil {
@@ -183,6 +181,17 @@ type naming interface {
 	GetCallId() string
 }
 
+// checkNaming returns what is wrong with how a request names an execution.
+func checkNaming(request naming) error {
+	switch id, call := request.GetExecutionId(), request.GetCallId(); {
+	case id == "" && call == "":
+		return invalid("name the execution: by execution_id, or by call_id and session_id")
+	case id != "" && (call != "" || request.GetSessionId() != ""):
+		return invalid("execution_id is set together with call_id or session_id: use one way to name the execution")
+	}
+	return nil
+}
+
 // findFor is find, and finds for callers with one of some roles what others have, too.
 func (s *toolService) findFor(ctx context.Context, request interface {
 	naming
@@ -204,16 +213,13 @@ func (s *toolService) find(ctx context.Context, request naming) (*executor.Execu
 }
 
 func (s *toolService) findOf(ctx context.Context, owner auth.Owner, request naming) (x *executor.Execution, err error) {
-	id, call := request.GetExecutionId(), request.GetCallId()
-	switch {
-	case id == "" && call == "":
-		return nil, invalid("name the execution: by execution_id, or by call_id and session_id")
-	case id != "" && (call != "" || request.GetSessionId() != ""):
-		return nil, invalid("execution_id is set together with call_id or session_id: use one way to name the execution")
-	case id != "":
+	if err := checkNaming(request); err != nil {
+		return nil, err
+	}
+	if id := request.GetExecutionId(); id != "" {
 		x, err = s.executor.Find(owner, id)
-	default:
-		x, err = s.executor.FindCall(owner, request.GetSessionId(), call)
+	} else {
+		x, err = s.executor.FindCall(owner, request.GetSessionId(), request.GetCallId())
 	}
 	if err == nil {
 		rpcOf(ctx).follows(x)
@@ -285,7 +291,7 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err != nil {
 		return nil, err
 	}
-	view, active := request.GetView(), func(*tools.Spec) bool { return true }
+	view, active := request.GetView(), everyTool
 	switch {
 	case view == pb.ToolView_TOOL_VIEW_ACTIVE && session == nil:
 		return nil, invalid("view ACTIVE is of a session: name one in session_id")
@@ -295,7 +301,9 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 		return nil, invalid("dialect is set, and definitions need view FULL or ACTIVE")
 	}
 	if system != nil {
-		return s.inDialect(pageOf(s.inPersona(system, chosen, has, active, view), request, size), request)
+		list := s.inPersona(system, chosen, has, active, view)
+		list.Tools = slices.DeleteFunc(list.Tools, func(t *pb.Tool) bool { return !wanted.Has(&tools.Spec{Name: t.Name, Aliases: t.Aliases}) })
+		return s.inDialect(pageOf(list, request, size), request)
 	}
 	shown := s.server.shown.of(s.registry)
 	all := shown.view(view)
@@ -306,28 +314,19 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	}
 	some := &pb.ListToolsResponse{Version: shown.version(has)}
 	for i, entry := range shown.entries {
-		tool := all.Tools[i]
-		// A token is the name of the last tool of the page before it.
-		if tool.Name <= request.GetPageToken() || !has(&entry.Spec) || !active(&entry.Spec) || !wanted.Has(&entry.Spec) || !matches(tool, request) {
-			continue
+		if has(&entry.Spec) && active(&entry.Spec) && wanted.Has(&entry.Spec) {
+			some.Tools = append(some.Tools, all.Tools[i])
 		}
-		if len(some.Tools) == size {
-			some.NextPageToken = some.Tools[size-1].Name
-			break
-		}
-		some.Tools = append(some.Tools, tool)
 	}
-	return s.inDialect(some, request)
+	return s.inDialect(pageOf(some, request, size), request)
 }
 
-// pageOf returns the page of a list that a request asks for.
+// pageOf returns the page of a list that a request asks for. A token is the name of the last
+// tool of the page before it.
 func pageOf(all *pb.ListToolsResponse, request *pb.ListToolsRequest, size int) *pb.ListToolsResponse {
 	page := &pb.ListToolsResponse{Version: all.Version}
 	for _, tool := range all.Tools {
-		named := len(request.GetNames()) == 0 || slices.ContainsFunc(request.GetNames(), func(pattern string) bool {
-			return tools.Matches(pattern, &tools.Spec{Name: tool.Name, Aliases: tool.Aliases})
-		})
-		if tool.Name <= request.GetPageToken() || !named || !matches(tool, request) {
+		if tool.Name <= request.GetPageToken() || !matches(tool, request) {
 			continue
 		}
 		if len(page.Tools) == size {
@@ -410,7 +409,7 @@ func (s *toolService) listOf(ctx context.Context, session *session.Session) *too
 	has := availableTo(ctx, session, p)
 	list := &toolList{version: shown.version(has), digests: make(map[string][32]byte)}
 	if system, chosen, _ := personaOf("", session); system != nil {
-		all := s.inPersona(system, chosen, has, nil, pb.ToolView_TOOL_VIEW_FULL)
+		all := s.inPersona(system, chosen, has, everyTool, pb.ToolView_TOOL_VIEW_FULL)
 		list.version = all.Version
 		for _, tool := range all.Tools {
 			list.names = append(list.names, tool.Name)

@@ -121,9 +121,7 @@ func (s *workspaceService) admit(ctx context.Context, message any) error {
 	decide.Set("toolserver.action", t.record.Action)
 	decide.Set("toolserver.rule", t.record.Rule)
 	decide.Set("toolserver.policy", t.record.Policy)
-	if rpc.meters != nil {
-		rpc.meters.decided(t.Decision.Action.String(), t.Decision.Rule)
-	}
+	rpc.server.meters.decided(t.record.Action, t.record.Rule)
 	if err == nil {
 		err = t.propose()
 	}

@@ -18,7 +18,8 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// This file translates values of the floors below into messages.
+// This file translates values of the floors below into messages. Enumerations are converted by
+// number: both sides have the same order, which a test proves by name.
 
 func eventToProto(execution string, event executor.Event) *pb.Event {
 	m := &pb.Event{ExecutionId: execution, Sequence: event.Seq, Time: timestamppb.New(event.Time)}
@@ -77,7 +78,7 @@ func userMessageToProto(message executor.UserMessage) *pb.UserMessage {
 
 func finishedToProto(f *executor.Finished) *pb.Finished {
 	m := &pb.Finished{
-		Outcome:     outcomeToProto(f.Outcome),
+		Outcome:     pb.Outcome(f.Outcome),
 		Content:     contentToProto(f.Result.Content),
 		DetailsJson: string(f.Result.Details),
 		Verdict:     verdictToProto(f.Verdict, f.Policy),
@@ -90,7 +91,7 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 	}
 	if exit := f.Result.Exit; exit != nil {
 		m.Exit = &pb.ExitStatus{
-			Reason: exitReasonToProto(exit.Reason), Code: int32(exit.Code), Signal: exit.Signal, Message: exit.Message,
+			Reason: pb.ExitReason(exit.Reason), Code: int32(exit.Code), Signal: exit.Signal, Message: exit.Message,
 		}
 	}
 	if used := f.Result.Usage; used != nil {
@@ -104,7 +105,7 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 		m.Cancellation = &pb.Cancellation{Reason: f.Cancelled.Reason, By: f.Cancelled.By}
 	}
 	if lost := f.LostResult; lost != nil {
-		m.LostResult = &pb.LostResult{Outcome: outcomeToProto(lost.Outcome), EndTime: timestamppb.New(lost.Ended), Reason: lost.Reason}
+		m.LostResult = &pb.LostResult{Outcome: pb.Outcome(lost.Outcome), EndTime: timestamppb.New(lost.Ended), Reason: lost.Reason}
 	}
 	for _, run := range f.Hooks {
 		m.Hooks = append(m.Hooks, &pb.HookRun{
@@ -128,13 +129,6 @@ func failureToProto(f *executor.Failure) *pb.Failure {
 	}
 	return m
 }
-
-// outcomeToProto relies on both enumerations having the same order, which a
-// test proves by name.
-func outcomeToProto(o executor.Outcome) pb.Outcome { return pb.Outcome(o) }
-
-// exitReasonToProto relies on the order as outcomeToProto does.
-func exitReasonToProto(r tools.ExitReason) pb.ExitReason { return pb.ExitReason(r) }
 
 func contentToProto(content []tools.Content) []*pb.Content {
 	list := make([]*pb.Content, len(content))
@@ -169,7 +163,7 @@ func executionAt(x *executor.Execution, info executor.Info) *pb.Execution {
 		Tool:          x.Order.Tool,
 		CalledAs:      x.Order.CalledAs,
 		State:         pb.ExecutionState(info.State),
-		Outcome:       outcomeToProto(info.Outcome),
+		Outcome:       pb.Outcome(info.Outcome),
 		Purpose:       x.Order.Purpose,
 		Principal:     x.Order.Session.Owner.Name(),
 		Tenant:        x.Order.Session.Owner.Tenant(),

@@ -32,10 +32,9 @@ type uploads struct {
 
 // sessionUploads are the uploads of one session.
 type sessionUploads struct {
-	closed chan struct{} // when the session is
-	all    map[*upload]bool
-	byID   map[string]*upload
-	bytes  int64
+	all   map[*upload]bool
+	byID  map[string]*upload
+	bytes int64
 }
 
 // An upload is a file that is being uploaded. While a stream writes it, file, sum
@@ -65,33 +64,9 @@ func (u *uploads) of(s *session.Session) (*sessionUploads, error) {
 	if !s.AfterClose(func() { u.forget(s) }) {
 		return nil, session.ErrNotFound
 	}
-	made := &sessionUploads{closed: make(chan struct{}), all: make(map[*upload]bool), byID: make(map[string]*upload)}
+	made := &sessionUploads{all: make(map[*upload]bool), byID: make(map[string]*upload)}
 	u.known[s] = made
 	return made, nil
-}
-
-// closing returns what is closed when the session is.
-func (u *uploads) closing(s *session.Session) (<-chan struct{}, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	of, err := u.of(s)
-	if err != nil {
-		return nil, err
-	}
-	return of.closed, nil
-}
-
-// end ends the streams that bring something to a session that was closed.
-func (u *uploads) end(s *session.Session) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if of := u.known[s]; of != nil {
-		select {
-		case <-of.closed:
-		default:
-			close(of.closed)
-		}
-	}
 }
 
 // forget drops the uploads of a session that nobody uses any more.

@@ -44,9 +44,7 @@ func (s *workspaceService) UploadTree(stream grpc.ClientStreamingServer[pb.Uploa
 	if err != nil {
 		return err
 	}
-	if in.closed, err = s.uploads.closing(t.Session); err != nil {
-		return err
-	}
+	in.closed = t.Session.Closed()
 	a := &arrival{transfer: t, in: &archive{in: in, limit: int64(s.limits.MaxTreeBytes), sum: sha256.New()}, summary: new(pb.TreeSummary)}
 	record, err := a.unpack(stream.Context())
 	a.summary.ArchiveBytes, a.summary.Directories = uint64(a.in.n), uint64(a.tree.Made())

@@ -51,9 +51,7 @@ func (s *workspaceService) WriteFile(stream grpc.ClientStreamingServer[pb.WriteF
 	if err := t.fits(header.GetSize() - min(header.GetSize(), header.GetOffset())); err != nil {
 		return err
 	}
-	if in.closed, err = s.uploads.closing(t.Session); err != nil {
-		return err
-	}
+	in.closed = t.Session.Closed()
 	up, err := s.uploads.begin(t.Session, header.GetUploadId(), t.Path, header.GetOffset())
 	if err != nil {
 		return err
