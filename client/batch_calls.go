@@ -154,7 +154,7 @@ func cancelledEvent(reason string) *pb.Event {
 		Sequence: 1, Time: timestamppb.Now(),
 		Kind: &pb.Event_Finished{Finished: &pb.Finished{
 			Outcome:      pb.Outcome_OUTCOME_CANCELLED,
-			Content:      []*pb.Content{{Kind: &pb.Content_Text{Text: message}}},
+			Content:      textContent(message),
 			Failure:      &pb.Failure{Code: "cancelled", Message: message},
 			Cancellation: &pb.Cancellation{Reason: reason, By: "client"},
 		}},

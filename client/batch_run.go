@@ -185,7 +185,7 @@ func (b *Batch) execute(ctx context.Context, server string) (func() (*pb.BatchEv
 	clear(b.byPosition)
 	b.mu.Unlock()
 	go b.sendAll(stream)
-	return batchReceiver(stream), nil
+	return receiver[*pb.BatchEvent](stream, nil)
 }
 
 // sendAll sends what is in the outbox as it comes, until all calls have ended and none
@@ -241,20 +241,7 @@ func (b *Batch) watch(ctx context.Context, server string, last uint64) (func() (
 	stream, err := b.client.Tools.WatchBatch(addressed(ctx, server), &pb.WatchBatchRequest{
 		SessionId: b.start.GetSessionId(), BatchId: b.start.GetBatchId(), AfterSequence: last,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return batchReceiver(stream), nil
-}
-
-func batchReceiver[R interface{ GetEvent() *pb.BatchEvent }](stream interface {
-	grpc.ClientStream
-	Recv() (R, error)
-}) func() (*pb.BatchEvent, error) {
-	return func() (*pb.BatchEvent, error) {
-		response, err := stream.Recv()
-		return response.GetEvent(), endOf(stream, err)
-	}
+	return receiver[*pb.BatchEvent](stream, err)
 }
 
 // detach says that no stream takes orders.

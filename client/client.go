@@ -274,8 +274,7 @@ func (c Call) request(session string) (*pb.ExecuteToolRequest, error) {
 		SessionId: session, CallId: &c.ID, Tool: c.Tool, Purpose: c.Purpose, OnDisconnect: c.OnDisconnect,
 	}
 	if c.ID == "" {
-		request.CallId = new(string)
-		*request.CallId = newID("call")
+		request.CallId = new(newID("call"))
 	}
 	if c.Timeout != 0 {
 		request.Timeout = durationpb.New(c.Timeout)

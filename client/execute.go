@@ -128,7 +128,7 @@ func (f *follower) open(ctx context.Context) (func() (*pb.Event, error), error) 
 	tools := f.client.Tools
 	if f.call == nil || f.watch.ExecutionId != "" {
 		stream, err := tools.WatchExecution(ctx, f.watch)
-		return receiver(stream, err)
+		return receiver[*pb.Event](stream, err)
 	}
 	if !f.doubt {
 		var err error
@@ -137,20 +137,20 @@ func (f *follower) open(ctx context.Context) (func() (*pb.Event, error), error) 
 		}
 	}
 	stream, err := tools.ExecuteTool(addressed(ctx, f.sentTo), f.call)
-	return receiver(stream, err)
+	return receiver[*pb.Event](stream, err)
 }
 
-// receiver returns what receives the events of either kind of stream.
-func receiver[M any, Response interface {
-	*M
-	GetEvent() *pb.Event
-}](stream grpc.ServerStreamingClient[M], err error) (func() (*pb.Event, error), error) {
+// receiver returns what receives the events of a stream.
+func receiver[E any, R interface{ GetEvent() E }](stream interface {
+	grpc.ClientStream
+	Recv() (R, error)
+}, err error) (func() (E, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() (*pb.Event, error) {
+	return func() (E, error) {
 		response, err := stream.Recv()
-		return Response(response).GetEvent(), endOf(stream, err)
+		return response.GetEvent(), endOf(stream, err)
 	}, nil
 }
 
@@ -162,7 +162,7 @@ func lost(executionID string, last uint64, callID string) *pb.Event {
 		ExecutionId: executionID, Sequence: last + 1, Time: timestamppb.Now(),
 		Kind: &pb.Event_Finished{Finished: &pb.Finished{
 			Outcome: pb.Outcome_OUTCOME_LOST,
-			Content: []*pb.Content{{Kind: &pb.Content_Text{Text: message}}},
+			Content: textContent(message),
 			Failure: &pb.Failure{Code: "server_gone", Message: fmt.Sprintf("call %s: the server that was sent it is gone", cmp.Or(callID, executionID))},
 		}},
 	}

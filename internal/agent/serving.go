@@ -147,8 +147,8 @@ func (w *serving) used(u *pb.LoopUsage) {
 // reported takes a report, or has the runtime correct it.
 func (w *serving) reported(ctx context.Context, r *Runtimes, report *pb.TaskReport) (done bool, err error) {
 	w.used(report.GetUsage())
-	summary := agent.Summary{Text: strings.TrimSpace(report.GetText()), Result: []byte(report.GetResult())}
-	if summary.Result = resultIn(report.GetResult()); summary.Result == nil && w.ResultSchema != nil {
+	summary := agent.Summary{Text: strings.TrimSpace(report.GetText()), Result: resultIn(report.GetResult())}
+	if summary.Result == nil && w.ResultSchema != nil {
 		summary.Result = resultIn(report.GetText())
 	}
 	wrong := w.Accept(summary)

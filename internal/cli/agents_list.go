@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -31,11 +30,7 @@ server runs with a model, and agents that runtimes of yours serve.`,
 			if err != nil {
 				return err
 			}
-			out := NewStream(os.Stdout)
-			if asJSON {
-				return writeLines(out, response.GetAgents())
-			}
-			return agentTable(out, response.GetAgents())
+			return printList(response.GetAgents(), asJSON, agentTable)
 		}),
 	}
 	of.addFlags(cmd, "those of this principal, or * for everybody's, instead of yours")

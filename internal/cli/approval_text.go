@@ -10,7 +10,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// answers are the words for what became of an approval.
+// answerWords are the words for what became of an approval.
 var answerWords = map[pb.AnswerKind]string{
 	pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE:   "allowed",
 	pb.AnswerKind_ANSWER_KIND_ALLOW_ALWAYS: "always allowed",

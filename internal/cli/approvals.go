@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -48,11 +47,7 @@ func newApprovalsList(in Inside) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := NewStream(os.Stdout)
-			if asJSON {
-				return writeLines(out, response.GetApprovals())
-			}
-			return approvalTable(out, response.GetApprovals(), time.Now())
+			return printList(response.GetApprovals(), asJSON, approvalTable)
 		}),
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
@@ -61,7 +56,8 @@ func newApprovalsList(in Inside) *cobra.Command {
 	return cmd
 }
 
-func approvalTable(to io.Writer, list []*pb.Approval, now time.Time) error {
+func approvalTable(to *Stream, list []*pb.Approval) error {
+	now := time.Now()
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tSESSION\tPRINCIPAL\tAGE\tLEFT\tWHAT")
 	for _, a := range list {

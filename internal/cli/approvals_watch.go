@@ -16,7 +16,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -50,7 +49,7 @@ Where it is no terminal it prints a line for each change, with --json as JSON.`,
 			switch {
 			case asJSON:
 				return printChanges(changes, func(c *pb.WatchApprovalsResponse) error { return WriteJSON(NewStream(os.Stdout), c) })
-			case !term.IsTerminal(int(os.Stdin.Fd())), !term.IsTerminal(int(os.Stdout.Fd())), os.Getenv("TERM") == "dumb":
+			case !atTerminal():
 				log := changeLog{to: NewStream(os.Stdout), known: make(map[string]bool)}
 				return printChanges(changes, log.print)
 			}

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -25,26 +26,17 @@ func newCancel(in Inside) *cobra.Command {
 what has ended changes nothing and succeeds.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_RUNNING),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := which.id(args)
-			if err != nil {
-				return err
-			}
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			response, err := client.Cancel(cmd.Context(), &pb.CancelRequest{
+		RunE: onExecution(&to, &which, func(ctx context.Context, client *Client, id string) error {
+			response, err := client.Cancel(ctx, &pb.CancelRequest{
 				ExecutionId: id, SessionId: which.session, CallId: which.callID, Reason: reason,
 			})
 			if err != nil {
-				return client.unknownExecution(cmd.Context(), err, id, which)
+				return err
 			}
 			x := response.GetExecution()
 			fmt.Fprintln(NewStream(os.Stdout), x.GetExecutionId(), outcomeText(x.GetOutcome()))
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence; the caller sees it")
 	which.AddFlags(cmd)

@@ -172,7 +172,7 @@ func previewRows(p *pb.Preview) []row {
 	return rows
 }
 
-// lookOf colours a diff.
+// styleOf colours a diff.
 func styleOf(kind pb.PreviewKind, line string) lipgloss.Style {
 	if kind != pb.PreviewKind_PREVIEW_KIND_DIFF {
 		return plain

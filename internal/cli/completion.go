@@ -87,55 +87,46 @@ func completeTools(to *Target) completer {
 // completeExecutions completes ids of executions in a state, of a server that
 // an address is given for.
 func completeExecutions(to *Target, state pb.ExecutionState) completer {
-	return completeIDs(to, func(ctx context.Context, client *Client) []string {
+	return completeIDs(to, func(ctx context.Context, client *Client) ([]*pb.Execution, error) {
 		list, _, err := client.list(ctx, &pb.ListExecutionsRequest{State: state}, 100)
-		if err != nil {
-			return nil
-		}
-		var ids []string
-		for _, x := range list {
-			ids = append(ids, cobra.CompletionWithDesc(x.GetExecutionId(), OneLine(x.GetTool()+" "+x.GetPurpose())))
-		}
-		return ids
+		return list, err
+	}, func(x *pb.Execution) (id, about string) {
+		return x.GetExecutionId(), OneLine(x.GetTool() + " " + x.GetPurpose())
 	})
 }
 
 // completeIDs completes ids of what a server has that an address is given for.
-func completeIDs(to *Target, get func(context.Context, *Client) []string) completer {
+func completeIDs[T any](to *Target, list func(context.Context, *Client) ([]T, error), describe func(T) (id, about string)) completer {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 || to.Resolve() == "" {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return ask(to, cmd, get), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		ids := ask(to, cmd, func(ctx context.Context, client *Client) (ids []string) {
+			all, err := list(ctx, client)
+			if err != nil {
+				return nil
+			}
+			for _, one := range all {
+				ids = append(ids, cobra.CompletionWithDesc(describe(one)))
+			}
+			return ids
+		})
+		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
 
 // completeApprovals completes ids of what waits for an answer.
 func completeApprovals(to *Target) completer {
-	return completeIDs(to, func(ctx context.Context, client *Client) []string {
+	return completeIDs(to, func(ctx context.Context, client *Client) ([]*pb.Approval, error) {
 		response, err := client.ListApprovals(ctx, &pb.ListApprovalsRequest{})
-		if err != nil {
-			return nil
-		}
-		var ids []string
-		for _, a := range response.GetApprovals() {
-			ids = append(ids, cobra.CompletionWithDesc(a.GetApprovalId(), approvalText(a)))
-		}
-		return ids
-	})
+		return response.GetApprovals(), err
+	}, func(a *pb.Approval) (id, about string) { return a.GetApprovalId(), approvalText(a) })
 }
 
 // completeGrants completes ids of grants.
 func completeGrants(to *Target) completer {
-	return completeIDs(to, func(ctx context.Context, client *Client) []string {
+	return completeIDs(to, func(ctx context.Context, client *Client) ([]*pb.Grant, error) {
 		response, err := client.ListGrants(ctx, &pb.ListGrantsRequest{})
-		if err != nil {
-			return nil
-		}
-		var ids []string
-		for _, g := range response.GetGrants() {
-			ids = append(ids, cobra.CompletionWithDesc(g.GetGrantId(), grantText(g)))
-		}
-		return ids
-	})
+		return response.GetGrants(), err
+	}, func(g *pb.Grant) (id, about string) { return g.GetGrantId(), grantText(g) })
 }

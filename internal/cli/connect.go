@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,7 +66,6 @@ type Client struct {
 	pb.SessionServiceClient
 	pb.ApprovalServiceClient
 	pb.PolicyServiceClient
-	pb.DialectServiceClient
 	pb.WorkspaceServiceClient
 	pb.SourceServiceClient
 	calls     *client.Client // the same, for calls that outlive a lost connection
@@ -86,40 +84,29 @@ func NewClient(conn client.Conn, end func()) *Client {
 }
 
 func newClient(c *client.Client, inProcess bool, end func()) *Client {
-	return &Client{c.Tools, c.Sessions, c.Approvals, c.Policy, c.Dialects, c.Workspaces, pb.NewSourceServiceClient(c.Conn()), c, inProcess, end, ""}
+	return &Client{c.Tools, c.Sessions, c.Approvals, c.Policy, c.Workspaces, pb.NewSourceServiceClient(c.Conn()), c, inProcess, end, ""}
 }
 
 // command spells a command of this program that talks to the same server.
 func (c *Client) command(words string) string { return "'toolserver " + words + c.flags + "'" }
-
-// quotedWhereNeeded is shellQuote for a word that mostly needs none.
-func quotedWhereNeeded(word string) string {
-	special := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("./:_-", r))
-	}
-	if word != "" && strings.IndexFunc(word, special) < 0 {
-		return word
-	}
-	return shellQuote(word)
-}
 
 // flags spells what was given by flags and not by the environment. The token is left
 // out: nobody should see it.
 func (t *Target) flags() string {
 	text := ""
 	if t.address != os.Getenv("TOOLSERVER_ADDRESS") {
-		text += " --address " + quotedWhereNeeded(Visible(t.address))
+		text += " --address " + quoted(Visible(t.address))
 	}
 	if t.ca != "" {
-		text += " --ca " + quotedWhereNeeded(Visible(t.ca))
+		text += " --ca " + quoted(Visible(t.ca))
 	} else if t.tls {
 		text += " --tls"
 	}
 	if t.cert != "" {
-		text += " --cert " + quotedWhereNeeded(Visible(t.cert))
+		text += " --cert " + quoted(Visible(t.cert))
 	}
 	if t.key != "" {
-		text += " --key " + quotedWhereNeeded(Visible(t.key))
+		text += " --key " + quoted(Visible(t.key))
 	}
 	return text
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/wholefile"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -59,7 +60,7 @@ func (c *copier) download(ctx context.Context, from place, local string) error {
 	// The file takes its place when it is complete.
 	temp, err := os.CreateTemp(filepath.Dir(local), ".toolserver-cp-")
 	if err != nil {
-		return fmt.Errorf("%s: %w", Visible(local), cause(err))
+		return fmt.Errorf("%s: %w", Visible(local), wholefile.Cause(err)) // without the name of the temporary file
 	}
 	defer os.Remove(temp.Name())
 	defer temp.Close()
@@ -75,19 +76,7 @@ func (c *copier) download(ctx context.Context, from place, local string) error {
 		err = os.Rename(temp.Name(), local)
 	}
 	if _, ours := status.FromError(err); err != nil && !ours {
-		err = fmt.Errorf("%s: %w", Visible(local), cause(err))
-	}
-	return err
-}
-
-// cause returns what is wrong without the names that the system was given, which may
-// be those of temporary files.
-func cause(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	if e, ok := errors.AsType[*os.LinkError](err); ok {
-		return e.Err
+		err = fmt.Errorf("%s: %w", Visible(local), wholefile.Cause(err)) // without the name of the temporary file
 	}
 	return err
 }
@@ -231,7 +220,7 @@ func (c *copier) extract(r io.Reader, from, local string) error {
 				c.spare(at, run.group, run.why)
 				continue
 			}
-			c.tell(at, cause(err).Error())
+			c.tell(at, wholefile.Cause(err).Error())
 		}
 	}
 }
@@ -359,7 +348,7 @@ func putFile(dir *os.Root, name string, mode fs.FileMode, size int64, content io
 	if err != nil {
 		return err
 	}
-	err = fill(file, content)
+	_, err = io.Copy(file, archived{content})
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = dir.Rename(temp, name)
 	}
@@ -369,14 +358,8 @@ func putFile(dir *os.Root, name string, mode fs.FileMode, size int64, content io
 	return err
 }
 
-// fill copies content to a file. Errors of the archive wrap errContent, those of the
-// disk do not.
-func fill(file io.Writer, content io.Reader) error {
-	_, err := io.Copy(file, archived{content})
-	return err
-}
-
-// archived reads the content of a file in an archive.
+// archived reads the content of a file in an archive. Its errors wrap errContent, those of
+// the disk that it is copied to do not.
 type archived struct{ content io.Reader }
 
 func (a archived) Read(p []byte) (int, error) {

@@ -64,11 +64,11 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 // TestFill: the archive is to blame where it cannot be read, and only there.
 func TestFill(t *testing.T) {
-	err := fill(full{}, strings.NewReader("x"))
+	_, err := io.Copy(full{}, archived{strings.NewReader("x")})
 	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, errContent) {
 		t.Errorf("a full disk: %v", err)
 	}
-	err = fill(io.Discard, iotest.ErrReader(io.ErrUnexpectedEOF))
+	_, err = io.Copy(io.Discard, archived{iotest.ErrReader(io.ErrUnexpectedEOF)})
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, errContent) {
 		t.Errorf("an archive that is cut: %v", err)
 	}

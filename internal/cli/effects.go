@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -15,15 +16,18 @@ import (
 // This file puts what a policy says into words for people. All text in it that
 // comes from elsewhere is made visible.
 
-// ActionText is the word for what a verdict does.
-func ActionText(action pb.Action) string {
-	return strings.ToLower(strings.TrimPrefix(action.String(), "ACTION_"))
+// enumWord returns the value of an enum as people write it.
+func enumWord(value fmt.Stringer, prefix string) string {
+	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 }
 
-// modeText is the word for a mode.
-func modeText(mode pb.Mode) string {
-	return strings.ToLower(strings.TrimPrefix(mode.String(), "MODE_"))
-}
+// ActionText is the word for what a verdict does.
+func ActionText(action pb.Action) string { return enumWord(action, "ACTION_") }
+
+// modeText, levelText and networkWord are the words for how a session is set.
+func modeText(mode pb.Mode) string          { return enumWord(mode, "MODE_") }
+func levelText(level pb.Level) string       { return enumWord(level, "LEVEL_") }
+func networkWord(network pb.Network) string { return enumWord(network, "NETWORK_") }
 
 // EffectText tells what a call would touch.
 func EffectText(e *pb.Effect) string {
@@ -114,11 +118,6 @@ func JailText(r *pb.Rights) string {
 		reads = append(reads, Visible(path))
 	}
 	return "writes: " + strings.Join(writes, ", ") + "; reads: " + strings.Join(reads, ", ") + "; network: " + networkText(r)
-}
-
-// networkWord is the word for how far commands reach.
-func networkWord(n pb.Network) string {
-	return strings.ToLower(strings.TrimPrefix(n.String(), "NETWORK_"))
 }
 
 // networkText is networkWord, and the hosts beside it.

@@ -33,23 +33,17 @@ what it wrote.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	which.AddFlags(cmd)
 	to.AddFlags(cmd, in)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, err := which.id(args)
+	cmd.RunE = onExecution(&to, &which, func(ctx context.Context, c *Client, id string) error {
+		response, err := c.GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID})
 		if err != nil {
 			return err
 		}
-		return onServer(&to, func(ctx context.Context, c *Client, _ []string) error {
-			response, err := c.GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID})
-			if err != nil {
-				return c.unknownExecution(ctx, err, id, which)
-			}
-			out := NewStream(os.Stdout)
-			if asJSON {
-				return WriteJSON(out, response.GetExecution())
-			}
-			return writeRows(out, executionRows(response.GetExecution(), time.Now()))
-		})(cmd, args)
-	}
+		out := NewStream(os.Stdout)
+		if asJSON {
+			return WriteJSON(out, response.GetExecution())
+		}
+		return writeRows(out, executionRows(response.GetExecution(), time.Now()))
+	})
 	return cmd
 }
 
@@ -84,7 +78,7 @@ func stateText(x *pb.Execution) string {
 	if x.GetState() == pb.ExecutionState_EXECUTION_STATE_FINISHED {
 		return outcomeText(x.GetOutcome())
 	}
-	return strings.ToLower(strings.TrimPrefix(x.GetState().String(), "EXECUTION_STATE_"))
+	return enumWord(x.GetState(), "EXECUTION_STATE_")
 }
 
 // timing tells when what happened.
@@ -123,7 +117,7 @@ func (c *card) end(f *pb.Finished) {
 		c.field("output", byteCount(float64(n)))
 	}
 	if exit := f.GetExit(); exit != nil {
-		text := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(exit.GetReason().String(), "EXIT_REASON_"), "_", " "))
+		text := strings.ReplaceAll(enumWord(exit.GetReason(), "EXIT_REASON_"), "_", " ")
 		switch {
 		case exit.GetSignal() != "":
 			text += " by " + exit.GetSignal()

@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -44,11 +43,7 @@ func newGrantsList(in Inside) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := NewStream(os.Stdout)
-			if asJSON {
-				return writeLines(out, response.GetGrants())
-			}
-			return grantTable(out, response.GetGrants())
+			return printList(response.GetGrants(), asJSON, grantTable)
 		}),
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
@@ -57,7 +52,7 @@ func newGrantsList(in Inside) *cobra.Command {
 	return cmd
 }
 
-func grantTable(to io.Writer, list []*pb.Grant) error {
+func grantTable(to *Stream, list []*pb.Grant) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tSESSION\tPRINCIPAL\tGIVEN\tBY\tWHAT")
 	for _, g := range list {

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -48,11 +47,7 @@ func newMCPList(in Inside) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := NewStream(os.Stdout)
-			if asJSON {
-				return writeLines(out, response.GetSources())
-			}
-			return sourceTable(out, response.GetSources())
+			return printList(response.GetSources(), asJSON, sourceTable)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one source a line, as JSON")
@@ -61,7 +56,7 @@ func newMCPList(in Inside) *cobra.Command {
 }
 
 // sourceTable prints sources, and below each what an operator should know.
-func sourceTable(to io.Writer, list []*pb.Source) error {
+func sourceTable(to *Stream, list []*pb.Source) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tKIND\tSTATE\tTOOLS\tRESTARTS\tWHAT")
 	for _, s := range list {
@@ -72,7 +67,7 @@ func sourceTable(to io.Writer, list []*pb.Source) error {
 				what += "; tried again at " + next.AsTime().Local().Format(time.TimeOnly)
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\n", Visible(s.GetName()), enumWord(s.GetKind().String(), "TOOL_KIND_"), enumWord(s.GetState().String(), "SOURCE_STATE_"), s.GetTools(), s.GetRestarts(), what)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\n", Visible(s.GetName()), enumWord(s.GetKind(), "TOOL_KIND_"), enumWord(s.GetState(), "SOURCE_STATE_"), s.GetTools(), s.GetRestarts(), what)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -94,9 +89,6 @@ func sourceTable(to io.Writer, list []*pb.Source) error {
 	}
 	return nil
 }
-
-// enumWord returns the value of an enum as people write it.
-func enumWord(value, prefix string) string { return strings.ToLower(strings.TrimPrefix(value, prefix)) }
 
 func newMCPLogs(in Inside) *cobra.Command {
 	var to Target

@@ -5,9 +5,9 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -18,8 +18,8 @@ import (
 
 func newParse(in Inside) *cobra.Command {
 	var (
-		to    Target
-		start pb.ParseStart
+		to               Target
+		session, dialect string
 	)
 	cmd := &cobra.Command{
 		Use:   "parse",
@@ -36,42 +36,19 @@ cannot be read, with what the model should be told. Nothing is run.`,
 				return err
 			}
 			defer client.Close()
-			stream, err := client.ParseCalls(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := stream.Send(&pb.ParseCallsRequest{Kind: &pb.ParseCallsRequest_Start{Start: &start}}); err != nil && !errors.Is(err, io.EOF) {
-				return err
-			}
-			go sendChunks(stream, os.Stdin)
-			return showPieces(NewStream(os.Stdout), stream)
+			return showPieces(NewStream(os.Stdout), client.calls.In(session).Parse(cmd.Context(), dialect, os.Stdin))
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&start.Dialect, "dialect", toolcall.Auto, "how the calls are written: auto, text for any form in text, or the name of one")
-	flags.StringVar(&start.SessionId, "session", "", "session whose tools are called (default: your default session)")
+	flags.StringVar(&dialect, "dialect", toolcall.Auto, "how the calls are written: auto, text for any form in text, or the name of one")
+	flags.StringVar(&session, "session", "", "session whose tools are called (default: your default session)")
 	Complete(cmd, "dialect", append([]string{toolcall.Auto, toolcall.AnyText}, toolcall.Names()...)...)
 	to.AddFlags(cmd, in)
 	return cmd
 }
 
-// sendChunks sends what can be read, as it comes. Who receives learns of errors.
-func sendChunks(stream pb.DialectService_ParseCallsClient, from io.Reader) {
-	defer stream.CloseSend()
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
-		if n > 0 && stream.Send(&pb.ParseCallsRequest{Kind: &pb.ParseCallsRequest_Chunk{Chunk: buffer[:n]}}) != nil {
-			return
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
 // showPieces prints pieces, to the last.
-func showPieces(out io.Writer, stream pb.DialectService_ParseCallsClient) error {
+func showPieces(out io.Writer, pieces iter.Seq2[*pb.ParseCallsResponse, error]) error {
 	type piece struct {
 		Text  string          `json:"text,omitempty"`
 		ID    string          `json:"id,omitempty"`
@@ -83,11 +60,7 @@ func showPieces(out io.Writer, stream pb.DialectService_ParseCallsClient) error 
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	broken := 0
-	for {
-		m, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	for m, err := range pieces {
 		if err != nil {
 			return err
 		}

@@ -85,6 +85,15 @@ func writeLines[M proto.Message](to io.Writer, list []M) error {
 	return nil
 }
 
+// printList writes a list to standard output: as lines of JSON, or as a table.
+func printList[M proto.Message](list []M, asJSON bool, table func(*Stream, []M) error) error {
+	out := NewStream(os.Stdout)
+	if asJSON {
+		return writeLines(out, list)
+	}
+	return table(out, list)
+}
+
 // textView writes what tools say: output as it comes, results at the end.
 type textView struct {
 	stdout, stderr *Stream
@@ -249,8 +258,7 @@ func (v *textView) finished(f *pb.Finished) error {
 
 // outcomeText writes an outcome in words.
 func outcomeText(outcome pb.Outcome) string {
-	word := strings.TrimPrefix(outcome.String(), "OUTCOME_")
-	return strings.ToLower(strings.ReplaceAll(word, "_", " "))
+	return strings.ReplaceAll(enumWord(outcome, "OUTCOME_"), "_", " ")
 }
 
 // content writes one piece of a result, and ends its line.

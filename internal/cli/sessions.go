@@ -508,15 +508,8 @@ func writeChange(out *Stream, x *pb.Execution) error {
 
 // completeSessions completes ids of sessions.
 func completeSessions(to *Target) completer {
-	return completeIDs(to, func(ctx context.Context, client *Client) []string {
-		list, err := client.allSessions(ctx)
-		if err != nil {
-			return nil
-		}
-		var ids []string
-		for _, s := range list {
-			ids = append(ids, cobra.CompletionWithDesc(s.GetSessionId(), modeText(s.GetMode())+" "+Visible(s.GetWorkspace())))
-		}
-		return ids
-	})
+	return completeIDs(to, func(ctx context.Context, client *Client) ([]*pb.Session, error) { return client.allSessions(ctx) },
+		func(s *pb.Session) (id, about string) {
+			return s.GetSessionId(), modeText(s.GetMode()) + " " + Visible(s.GetWorkspace())
+		})
 }

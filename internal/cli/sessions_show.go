@@ -115,7 +115,7 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 	if dialect := s.GetDialect(); dialect != "" {
 		t.Row("dialect", dialect)
 	}
-	t.Row("call order", strings.ToLower(strings.TrimPrefix(s.GetCallOrder().String(), "CALL_ORDER_")))
+	t.Row("call order", enumWord(s.GetCallOrder(), "CALL_ORDER_"))
 	if wait := s.GetEditErrors().AsDuration(); wait > 0 {
 		t.Row("edit errors", "within "+wait.String())
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -143,16 +142,12 @@ func newStops(in Inside) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		out := NewStream(os.Stdout)
-		if asJSON {
-			return writeLines(out, response.GetStops())
-		}
-		return stopTable(out, response.GetStops())
+		return printList(response.GetStops(), asJSON, stopTable)
 	})
 	return cmd
 }
 
-func stopTable(to io.Writer, list []*pb.Stop) error {
+func stopTable(to *Stream, list []*pb.Stop) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PRINCIPAL\tSINCE\tBY\tKEPT\tREASON")
 	for _, s := range list {

@@ -139,10 +139,6 @@ func tokenTable(out *Stream, response *pb.ListToolsResponse) error {
 	return err
 }
 
-func levelText(level pb.Level) string {
-	return strings.ToLower(strings.TrimPrefix(level.String(), "LEVEL_"))
-}
-
 // describe shows all about a tool.
 func describe(out io.Writer, tool *pb.Tool) {
 	fmt.Fprintf(out, "%s: %s\n\n", tool.GetName(), tool.GetSummary())

@@ -17,10 +17,13 @@ func Visible(text string) string {
 
 const tab = "→   "
 
-// isPlain reports whether a word stands for itself in a shell.
-func isPlain(word string) bool {
+// quoted returns a word for a shell, as it is where it stands for itself there.
+func quoted(word string) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
-	return word != "" && strings.Trim(word, letters) == ""
+	if word != "" && strings.Trim(word, letters) == "" {
+		return word
+	}
+	return shellQuote(word)
 }
 
 // visibleCommand writes the words of a command so that each can be told from
@@ -28,8 +31,8 @@ func isPlain(word string) bool {
 func visibleCommand(argv []string) string {
 	words := make([]string, len(argv))
 	for i, word := range argv {
-		if words[i] = Visible(word); word != "…" && !isPlain(word) {
-			words[i] = Visible(shellQuote(word))
+		if words[i] = word; word != "…" {
+			words[i] = Visible(quoted(word))
 		}
 	}
 	return strings.Join(words, " ")

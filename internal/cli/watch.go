@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -33,6 +34,20 @@ func (f *executionFlags) id(args []string) (string, error) {
 	return "", nil
 }
 
+// onExecution is onServer for commands that are about the execution that arguments or flags
+// name.
+func onExecution(to *Target, which *executionFlags, run func(ctx context.Context, c *Client, id string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		id, err := which.id(args)
+		if err != nil {
+			return err
+		}
+		return onServer(to, func(ctx context.Context, c *Client, _ []string) error {
+			return c.unknownExecution(ctx, run(ctx, c, id), id, *which)
+		})(cmd, args)
+	}
+}
+
 func newWatch(in Inside) *cobra.Command {
 	var (
 		to     Target
@@ -50,21 +65,11 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 ` + exitHelp(),
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := which.id(args)
-			if err != nil {
-				return err
-			}
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			err = follow(newView(NewStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
+		RunE: onExecution(&to, &which, func(_ context.Context, client *Client, id string) error {
+			return follow(newView(NewStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
 				ExecutionId: id, SessionId: which.session, CallId: which.callID, AfterSequence: after,
 			}), nil)
-			return client.unknownExecution(cmd.Context(), err, id, which)
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&after, "after", 0, "sequence of the last event you have")

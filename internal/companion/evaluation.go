@@ -116,14 +116,7 @@ func (e *evaluation) feed(stream tools.Stream, data []byte) (rest []byte) {
 }
 
 // complete reports whether the code came to its end.
-func (e *evaluation) complete() bool {
-	select {
-	case <-e.done:
-		return true
-	default:
-		return false
-	}
-}
+func (e *evaluation) complete() bool { return isDone(e.done) }
 
 // partial returns how many bytes at the end of data may be the beginning of mark.
 func partial(data, mark []byte) int {

@@ -208,14 +208,7 @@ func (s *session) ensure(ctx context.Context, at *slot, l Language, rights tools
 	return true, nil
 }
 
-func (it *interpreter) ended() bool {
-	select {
-	case <-it.x.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (it *interpreter) ended() bool { return isDone(it.x.Done()) }
 
 // take gets all that the interpreter writes.
 func (it *interpreter) take(stream tools.Stream, data []byte) {

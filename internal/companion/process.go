@@ -53,16 +53,12 @@ type Process struct {
 // it run as long as its session.
 func (s *Set) Start(ctx context.Context, env tools.Env, script command.Script, limit time.Duration) (*Process, error) {
 	script.Input = true
-	return s.start(ctx, env, script, limit, nil)
+	return s.Follow(ctx, env, script, limit, nil)
 }
 
 // Follow starts a script as Start does, without input unless it has a terminal. take
 // gets what it writes until somebody calls Unfollow.
 func (s *Set) Follow(ctx context.Context, env tools.Env, script command.Script, limit time.Duration, take command.Taker) (*Process, error) {
-	return s.start(ctx, env, script, limit, take)
-}
-
-func (s *Set) start(ctx context.Context, env tools.Env, script command.Script, limit time.Duration, follows command.Taker) (*Process, error) {
 	own, err := s.of(env)
 	if err != nil {
 		return nil, err
@@ -70,7 +66,7 @@ func (s *Set) start(ctx context.Context, env tools.Env, script command.Script, l
 	script.Lasting, script.MaxOutput = true, math.MaxInt64 // what is kept is bounded
 	p := &Process{
 		Text: script.Text, Begun: time.Now(), user: env.OnBehalfOf, terminal: script.Terminal != nil, masker: s.runners.Masker,
-		script: script, takes: script.Input || script.Terminal != nil, follows: follows,
+		script: script, takes: script.Input || script.Terminal != nil, follows: take,
 		changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: int(s.config.Output)},
 	}
 	own.mu.Lock()
@@ -247,11 +243,7 @@ func (p *Process) State() State {
 	defer p.mu.Unlock()
 	state := State{Running: !p.ended, Output: p.kept.end, TakenBack: taken}
 	if p.ended {
-		outcome, err := p.x.Wait()
-		state.Outcome = outcome
-		if err != nil {
-			state.Failed = err
-		}
+		state.Outcome, state.Failed = p.x.Wait()
 	}
 	return state
 }

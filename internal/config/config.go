@@ -368,29 +368,12 @@ func (c *Config) FillIn() error {
 			return err
 		}
 	}
-	if c.Sessions.WorkspaceRoot == "" {
-		c.Sessions.WorkspaceRoot = filepath.Join(c.StateDir(), "workspaces")
-	}
-	if c.Sessions.WorkspaceRoot, err = filepath.Abs(c.Sessions.WorkspaceRoot); err != nil {
-		return err
-	}
-	if c.Sandbox.Caches.Dir == "" {
-		c.Sandbox.Caches.Dir = filepath.Join(c.StateDir(), "caches")
-	}
-	if c.Sandbox.Caches.Dir, err = filepath.Abs(c.Sandbox.Caches.Dir); err != nil {
-		return err
-	}
-	if c.Dynamic.Dir == "" {
-		c.Dynamic.Dir = filepath.Join(c.StateDir(), "tools")
-	}
-	if c.Dynamic.Dir, err = filepath.Abs(c.Dynamic.Dir); err != nil {
-		return err
-	}
-	if c.Artifacts.Dir == "" {
-		c.Artifacts.Dir = filepath.Join(c.StateDir(), "artifacts")
-	}
-	if c.Artifacts.Dir, err = filepath.Abs(c.Artifacts.Dir); err != nil {
-		return err
+	for name, dir := range map[string]*string{
+		"workspaces": &c.Sessions.WorkspaceRoot, "caches": &c.Sandbox.Caches.Dir, "tools": &c.Dynamic.Dir, "artifacts": &c.Artifacts.Dir,
+	} {
+		if *dir, err = filepath.Abs(cmp.Or(*dir, filepath.Join(c.StateDir(), name))); err != nil {
+			return err
+		}
 	}
 	c.Code.GoModules = c.goModules()
 	return c.fillInState()

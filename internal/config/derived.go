@@ -20,11 +20,7 @@ import (
 
 // AgentMachine returns what agents are checked against.
 func (c *Config) AgentMachine() agent.Machine {
-	machine := agent.Machine{MaxLevel: c.Sessions.MaxLevel}
-	for _, endpoint := range c.Models {
-		machine.Endpoints = append(machine.Endpoints, endpoint.Name)
-	}
-	return machine
+	return agent.Machine{MaxLevel: c.Sessions.MaxLevel, Endpoints: c.Models.Names()}
 }
 
 // LoadPolicy reads a policy file; no path means the built-in policy.

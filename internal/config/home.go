@@ -27,26 +27,30 @@ func (c *Config) Programs() command.Programs {
 // apart returns what no tree of programs may have in it: what sessions write, and
 // what is the server's own.
 func (c *Config) apart() []string {
-	list := slices.Concat(c.Sessions.AllowedWorkspaces, c.Sandbox.Write, []string{
+	list := slices.Concat(c.Sessions.AllowedWorkspaces, c.Sandbox.Write, c.secretFiles(), []string{
 		c.Sessions.Workspace, c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir, c.Dynamic.Dir,
-		c.Audit.File, c.Policy.File, c.TLS.Key, c.Authentication.TokenFile, os.Getenv("TOOLSERVER_CONFIG"),
+		c.Audit.File, c.Policy.File, os.Getenv("TOOLSERVER_CONFIG"),
 	})
+	return slices.DeleteFunc(list, func(path string) bool { return path == "" })
+}
+
+// secretFiles returns the files with secrets that the server, and what it calls, prove
+// themselves with. Some may be empty.
+func (c *Config) secretFiles() []string {
+	list := []string{c.TLS.Key, c.Authentication.TokenFile}
 	for _, token := range c.Authentication.Tokens {
 		list = append(list, token.TokenFile)
 	}
-	for _, spec := range c.Hooks {
-		list = append(list, spec.SecretFile)
+	for _, secret := range c.Secrets {
+		list = append(list, secret.File)
 	}
 	for _, api := range c.OpenAPI {
 		list = append(list, api.Auth.Files()...)
 	}
-	list = append(list, c.toolSecrets()...)
-	list = append(list, c.Web.Files()...)
-	list = append(list, c.Models.Files()...)
-	for _, secret := range c.Secrets {
-		list = append(list, secret.File)
+	for _, spec := range c.Hooks {
+		list = append(list, spec.SecretFile)
 	}
-	return slices.DeleteFunc(list, func(path string) bool { return path == "" })
+	return slices.Concat(list, c.toolSecrets(), c.Web.Files(), c.Models.Files())
 }
 
 // toolSecrets returns the files with secrets that programs of tools are given.
@@ -76,25 +80,10 @@ func (c *Config) OwnTrees() []string {
 // as [workspace.Config.Closed] has them. The policy and the configuration are not among
 // them: they name files with secrets, and have no secrets.
 func (c *Config) OwnFiles() []string {
-	list := []string{c.TLS.Key, c.Authentication.TokenFile, c.StopFile, c.State.Credentials, c.State.TLS.Key}
+	list := append(c.secretFiles(), c.StopFile, c.State.Credentials, c.State.TLS.Key)
 	if c.Authentication.Kubernetes.TokenReview {
 		list = append(list, c.Authentication.Kubernetes.TokenFile)
 	}
-	for _, token := range c.Authentication.Tokens {
-		list = append(list, token.TokenFile)
-	}
-	for _, secret := range c.Secrets {
-		list = append(list, secret.File)
-	}
-	for _, api := range c.OpenAPI {
-		list = append(list, api.Auth.Files()...)
-	}
-	for _, spec := range c.Hooks {
-		list = append(list, spec.SecretFile)
-	}
-	list = append(list, c.toolSecrets()...)
-	list = append(list, c.Web.Files()...)
-	list = append(list, c.Models.Files()...)
 	if !c.Audit.Off() && c.Audit.File != "" {
 		list = append(list, c.Audit.File+".*")
 	}

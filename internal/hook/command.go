@@ -135,10 +135,7 @@ func (hook *Hook) blocked(reason string) (Answer, error) {
 // saying returns the last line of what a program wrote, for the log.
 func saying(text string) string {
 	lines := strings.Split(strings.TrimSpace(output.Clean([]byte(text))), "\n")
-	if last := lines[len(lines)-1]; last != "" {
-		return short(last, 200)
-	}
-	return ""
+	return output.Short(lines[len(lines)-1], 200)
 }
 
 // arguments returns the paths that a script has as arguments. None looks like an option.

@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -88,14 +88,14 @@ func (h *Hooks) Ask(ctx context.Context, hook *Hook, where Where, event Event) (
 	case answer.Suppress:
 		run.Outcome = Suppressed
 	}
-	run.Message = short(run.Message, maxMessage)
+	run.Message = output.Short(run.Message, maxMessage)
 	run.Took = time.Since(begun)
 	return answer, run, nil
 }
 
 // Unasked returns the run of a hook that could not be asked.
 func (hook *Hook) Unasked(reason error) Run {
-	return Run{Hook: hook.Name, Point: hook.Point, Advisory: hook.Advisory, Outcome: Failed, Message: short("it could not be asked: "+reason.Error(), maxMessage)}
+	return Run{Hook: hook.Name, Point: hook.Point, Advisory: hook.Advisory, Outcome: Failed, Message: output.Short("it could not be asked: "+reason.Error(), maxMessage)}
 }
 
 // Report has a run counted and logged that is final.
@@ -170,12 +170,4 @@ func (h *Hooks) tell(hook *Hook, where Where, event Event) {
 	if _, run, err := h.Ask(h.closing, hook, where, event); err == nil {
 		h.Report(run)
 	}
-}
-
-// short returns text of at most n bytes, cut between characters.
-func short(text string, n int) string {
-	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
 }

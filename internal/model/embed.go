@@ -20,27 +20,12 @@ func (e *Endpoint) Embed(ctx context.Context, texts []string) ([][]float32, erro
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case e.slots <- struct{}{}:
-		defer func() { <-e.slots }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	whole, cancel := context.WithTimeoutCause(ctx, e.spec.Timeout, errWhole)
-	defer cancel()
-	for try := 1; ; try++ {
-		vectors, err := e.embedOnce(whole, body, len(texts))
-		if err == nil {
-			return vectors, nil
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		failure := e.explain(whole, err, &reading{})
-		if !failure.again || try >= e.spec.Attempts || !pause(whole, try, failure.Retry) {
-			return nil, failure
-		}
-	}
+	var vectors [][]float32
+	err = e.try(ctx, func(ctx context.Context) (_ *reading, err error) {
+		vectors, err = e.embedOnce(ctx, body, len(texts))
+		return new(reading), err
+	})
+	return vectors, err
 }
 
 func (e *Endpoint) embedOnce(ctx context.Context, body []byte, count int) ([][]float32, error) {

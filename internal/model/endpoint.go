@@ -23,6 +23,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/toolcall"
 )
 
@@ -122,13 +123,8 @@ func newEndpoint(spec Spec, options Options) (*Endpoint, error) {
 	return e, nil
 }
 
-// Name returns the name of the endpoint.
-func (e *Endpoint) Name() string { return e.spec.Name }
-
 // Model returns the name of the model, as the provider has it.
 func (e *Endpoint) Model() string { return e.spec.Model }
-
-func (e *Endpoint) maxTokens(r *Request) int { return cmp.Or(r.MaxTokens, e.spec.MaxTokens) }
 
 // Estimate returns about how many tokens a request has.
 func (e *Endpoint) Estimate(r *Request) int {
@@ -178,44 +174,53 @@ func (e *Endpoint) Ask(ctx context.Context, r *Request, take func(toolcall.Piece
 	least.Dollars = e.spec.Prices.of(least, 0)
 	settle, refused := e.budgets.reserve(r.Principal, least)
 	if refused != nil {
-		refused.Endpoint, refused.Message = e.spec.Name, fmt.Sprintf("The model %s is not asked: %s", e.spec.Name, refused.Message)
+		refused.Message = fmt.Sprintf("The model %s is not asked: %s", e.spec.Name, refused.Message)
 		return Answer{}, refused
 	}
 	var answer Answer
 	defer func() { settle(answer.Usage) }()
+	err = e.try(ctx, func(ctx context.Context) (*reading, error) {
+		got, err := e.newReading(r, take)
+		if err != nil {
+			return new(reading), e.failed(Rejected, "cannot be asked this: %v.", err)
+		}
+		err = e.once(ctx, body, got)
+		if got.begun {
+			answer.Usage.Add(got.count(input))
+		}
+		if err == nil {
+			answer.Stop = got.stop
+		}
+		return got, err
+	})
+	return answer, err
+}
+
+// try does something once it is its turn, and again as long as that may help. once returns
+// what it has read beside its error.
+func (e *Endpoint) try(ctx context.Context, once func(ctx context.Context) (*reading, error)) error {
 	select {
 	case e.slots <- struct{}{}:
 		defer func() { <-e.slots }()
 	case <-ctx.Done():
-		return answer, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	whole, cancel := context.WithTimeoutCause(ctx, e.spec.Timeout, errWhole)
 	defer cancel()
-	for try := 1; ; try++ {
-		reading, err := e.newReading(r, take)
-		if err != nil {
-			return answer, err
-		}
-		err = e.once(whole, body, reading)
-		if reading.begun {
-			answer.Usage.Add(reading.count(input))
-		}
+	for tries := 1; ; tries++ {
+		got, err := once(whole)
 		if err == nil {
-			answer.Stop = reading.stop
-			return answer, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return answer, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		failure := e.explain(whole, err, reading)
-		if failure.Partial || !failure.again || try >= e.spec.Attempts {
-			return answer, failure
+		failure := e.explain(whole, err, got)
+		if failure.Partial || !failure.again || tries >= e.spec.Attempts {
+			return failure
 		}
-		if !pause(whole, try, failure.Retry) {
-			if ctx.Err() != nil {
-				return answer, context.Cause(ctx)
-			}
-			return answer, failure
+		if !pause(whole, tries, failure.Retry) {
+			return because(ctx, failure)
 		}
 	}
 }
@@ -345,7 +350,7 @@ func (e *Endpoint) Probe(ctx context.Context) error {
 
 func (e *Endpoint) failed(kind ErrorKind, format string, args ...any) *Error {
 	text := fmt.Sprintf("The model %s %s", e.spec.Name, fmt.Sprintf(format, args...))
-	return &Error{Kind: kind, Endpoint: e.spec.Name, Message: text}
+	return &Error{Kind: kind, Message: text}
 }
 
 // explain returns an error in words.
@@ -472,8 +477,5 @@ func (e *Endpoint) shown(text string) string {
 		text = strings.ReplaceAll(text, key, "[key]")
 	}
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
-	if len(text) > 300 {
-		text = strings.ToValidUTF8(text[:300], "") + "…"
-	}
-	return text
+	return output.Short(text, 300)
 }

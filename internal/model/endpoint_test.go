@@ -340,11 +340,9 @@ func TestSettings(t *testing.T) {
 		e := endpoint(t, server, format, func(s *model.Spec) {
 			s.Headers = map[string]string{"X-Team": "blue"}
 			s.Parameters = map[string]any{"temperature": 0.5}
-			s.MaxCompletionTokens = true
+			s.MaxTokens, s.MaxCompletionTokens = 9, true
 		})
-		request := requestOf("go")
-		request.MaxTokens = 9
-		if _, _, err := ask(t.Context(), e, request); err != nil {
+		if _, _, err := ask(t.Context(), e, requestOf("go")); err != nil {
 			t.Fatal(err)
 		}
 		got := server.Requests()[0]
@@ -361,10 +359,10 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first, err := table.Endpoint(""); err != nil || first.Name() != "small" || !reflect.DeepEqual(table.Names(), []string{"small", "large"}) {
+	if first, err := table.Endpoint(""); err != nil || first.Model() != "a" || !reflect.DeepEqual(table.Names(), []string{"small", "large"}) {
 		t.Errorf("%v, %v", first, err)
 	}
-	if large, err := table.Endpoint("large"); err != nil || large.Name() != "large" {
+	if large, err := table.Endpoint("large"); err != nil || large.Model() != "b" {
 		t.Errorf("%v, %v", large, err)
 	}
 	if _, err := table.Endpoint("lagre"); err == nil || !strings.Contains(err.Error(), "large") {

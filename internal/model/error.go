@@ -26,11 +26,10 @@ const (
 
 // An Error is why a request has no answer. It has no key in it.
 type Error struct {
-	Kind     ErrorKind
-	Endpoint string
-	Message  string    // what happened and what helps, for a model and for the operator
-	Retry    time.Time // when the same request may succeed; zero where nobody knows
-	Partial  bool      // some of the answer was handed over
+	Kind    ErrorKind
+	Message string    // what happened and what helps, for a model and for the operator
+	Retry   time.Time // when the same request may succeed; zero where nobody knows
+	Partial bool      // some of the answer was handed over
 
 	again bool // trying again at once may help
 }

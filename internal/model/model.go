@@ -25,10 +25,9 @@ type Model interface {
 
 // A Request is all that a model is told: no model remembers anything.
 type Request struct {
-	System    string
-	Tools     []toolcall.Tool
-	Messages  []Message
-	MaxTokens int // of the answer; 0: what the endpoint has
+	System   string
+	Tools    []toolcall.Tool
+	Messages []Message
 
 	// Accepts, if set, reports whether a tool may be called that is not among Tools.
 	Accepts func(name string) bool

@@ -166,7 +166,7 @@ var anthropic = format{
 // tools and system, and the last two things that the model was told. The one before the
 // last is marked since the provider looks for what it has only a few blocks back.
 func anthropicBody(e *Endpoint, r *Request, messages []Message) map[string]any {
-	body := map[string]any{"model": e.spec.Model, "max_tokens": e.maxTokens(r), "stream": true}
+	body := map[string]any{"model": e.spec.Model, "max_tokens": e.spec.MaxTokens, "stream": true}
 	system := r.System
 	if e.text != nil {
 		system, messages = e.inText(r, messages)
@@ -247,9 +247,9 @@ var openAI = format{
 func openAIBody(e *Endpoint, r *Request, messages []Message) map[string]any {
 	body := map[string]any{"model": e.spec.Model, "stream": true, "stream_options": map[string]bool{"include_usage": true}}
 	if e.spec.MaxCompletionTokens {
-		body["max_completion_tokens"] = e.maxTokens(r)
+		body["max_completion_tokens"] = e.spec.MaxTokens
 	} else {
-		body["max_tokens"] = e.maxTokens(r)
+		body["max_tokens"] = e.spec.MaxTokens
 	}
 	system := r.System
 	if e.text != nil {

@@ -122,25 +122,10 @@ func placeOf(root, installation string) (string, error) {
 
 // replicas is what sessions know of other replicas; nil without any.
 func (s *stored) replicas(c *config.Config) *session.Replicas {
-	if s == nil || s.replication == nil {
+	if s.replication == nil {
 		return nil
 	}
 	return &session.Replicas{Owners: s.replication, Place: s.place, Shared: c.Replica.SharedWorkspaces}
-}
-
-// replicated is what the service knows of other replicas; nil without any.
-func (s *stored) replicated() *service.Replication {
-	if s == nil {
-		return nil
-	}
-	return s.replication
-}
-
-// fences has a server told when it can no longer prove that it lives.
-func (s *stored) fences(server *service.Server) {
-	if s != nil {
-		s.fence.Store(server)
-	}
 }
 
 // leaver leaves the other replicas when it is closed.

@@ -61,7 +61,7 @@ func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tr
 func newWith(access *config.Access, owner string, c *config.Config, openStored func() (*stored, error), logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
 	lasting := &lastingEngine{stored: openStored}
 	if openStored == nil {
-		openStored = nothingStored
+		openStored = func() (*stored, error) { return new(stored), nil }
 	}
 	var opened []func() // what a start that fails has to close, in the order it was opened
 	defer func() {
@@ -165,7 +165,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		opened = append(opened, func() { records.Close() })
 	}
 	sessionConfig := SessionsOf(c, owner)
-	sessionConfig.Records, sessionConfig.Replicas = stored.sessions(), stored.replicas(c)
+	sessionConfig.Records, sessionConfig.Replicas = stored.sessionRecords, stored.replicas(c)
 	sessions := session.NewStore(sessionConfig)
 	opened = append(opened, sessions.Close)
 	sources, err := openSources(c, runners, registry, masker, logger)
@@ -192,7 +192,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		Sessions:      sessions,
 		Tenants:       c.Tenants,
 		Policy:        policy,
-		Approvals:     approval.Config{SelfApproval: c.Authentication.Off(), Records: stored.grants()},
+		Approvals:     approval.Config{SelfApproval: c.Authentication.Off(), Records: stored.grantRecords},
 		Artifacts:     kept,
 		Hooks:         hooks,
 		Sources:       sources,
@@ -201,10 +201,10 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 		AuditInputs:   c.Audit.Inputs,
 		Authenticator: access.Authenticator,
 		Metrics:       metrics,
-		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }, Records: stored.calls()},
+		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }, Records: stored.callRecords},
 		Wire:          c.Wire,
 		Files:         c.Files,
-		State:         stored.state(),
+		State:         stored.engine,
 		Limits:        stored.limits(metrics, logger),
 		Closers:       closers,
 		Offer:         runners.Offer,
@@ -215,11 +215,11 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 			return companions.Halt(s, user) + browsers.Halt(s, user) + servers.Halt(s, user)
 		},
 		Processes:   runners.Running,
-		Stops:       stored.stops(),
+		Stops:       stored.stopRecords,
 		StopFile:    c.StopFile,
 		Confines:    func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:         certificates,
-		Replication: stored.replicated(),
+		Replication: stored.replication,
 		Version:     version.Text(),
 		Reflection:  c.Reflection,
 		Channelz:    c.Channelz,
@@ -228,7 +228,7 @@ func newWith(access *config.Access, owner string, c *config.Config, openStored f
 	if err != nil {
 		return nil, err
 	}
-	stored.fences(server)
+	stored.fence.Store(server)
 	agents.Connect(connectKnown(server.Connect, knownBy(access.Authenticator)))
 	door.Connect(server.Connect, server.Takes)
 	workflows.Begin()

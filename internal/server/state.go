@@ -30,11 +30,10 @@ import (
 	"github.com/toolserver/toolserver/internal/state"
 )
 
-// stored is what outlives a server. Its methods take nil for a server of which nothing
-// does.
+// stored is what outlives a server. The zero value is for a server of which nothing does.
 type stored struct {
 	installation   string
-	engine         state.Engine
+	engine         state.Engine // nil where nothing is stored, as the records are
 	sessionRecords *session.Records
 	callRecords    *executor.Records
 	grantRecords   state.KV
@@ -44,9 +43,9 @@ type stored struct {
 	usage          *usageWatch
 	logger         *zap.Logger
 
-	replication *service.Replication // nil where the state is this server's alone
-	place       string               // of its workspaces
-	fence       atomic.Pointer[service.Server]
+	replication *service.Replication           // nil where the state is this server's alone
+	place       string                         // of its workspaces
+	fence       atomic.Pointer[service.Server] // told when it can no longer prove that it lives
 }
 
 // identity is what a server is, however often it is started.
@@ -84,9 +83,6 @@ func openState(c *config.Config, buried func(), logger *zap.Logger) (opened func
 		return s, err
 	}
 }
-
-// nothingStored is for servers of which nothing outlives the process.
-func nothingStored() (*stored, error) { return nil, nil }
 
 func open(ctx context.Context, options state.Options, c *config.Config, buried func()) (_ *stored, err error) {
 	s, limits := &stored{logger: options.Log}, &c.State
@@ -157,9 +153,11 @@ func open(ctx context.Context, options state.Options, c *config.Config, buried f
 			return nil
 		})
 	}
-	err = group.Wait()
-	s.installation = who.Installation
-	return s, err
+	if err = group.Wait(); err != nil {
+		return s, err
+	}
+	s.installation, s.sessionRecords.Installation = who.Installation, who.Installation
+	return s, nil
 }
 
 // identify returns what the server is, and numbers its run. Replicas
@@ -222,46 +220,10 @@ func encodeIdentity(who identity) []byte {
 	return text
 }
 
-func (s *stored) state() state.Engine {
-	if s == nil {
-		return nil
-	}
-	return s.engine
-}
-
-func (s *stored) sessions() *session.Records {
-	if s == nil {
-		return nil
-	}
-	s.sessionRecords.Installation = s.installation
-	return s.sessionRecords
-}
-
-func (s *stored) calls() *executor.Records {
-	if s == nil {
-		return nil
-	}
-	return s.callRecords
-}
-
-func (s *stored) grants() state.KV {
-	if s == nil {
-		return nil
-	}
-	return s.grantRecords
-}
-
-func (s *stored) stops() state.KV {
-	if s == nil {
-		return nil
-	}
-	return s.stopRecords
-}
-
 // artifacts opens the store of artifacts, which outlive the server where the rest does.
 func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
 	switch {
-	case s == nil:
+	case s.engine == nil:
 		return artifact.Open(c)
 	case s.replication != nil: // those of others may be in the same directory
 		return artifact.OpenShared(c, artifact.SharedConfig{
@@ -274,7 +236,7 @@ func (s *stored) artifacts(c artifact.Config) (*artifact.Store, error) {
 // limits returns what has rates count over all servers that share the state; nil where this one
 // is alone.
 func (s *stored) limits(metrics prometheus.Registerer, logger *zap.Logger) *limit.Shared {
-	if s == nil || s.limitRecords == nil {
+	if s.limitRecords == nil {
 		return nil
 	}
 	servers := func() int { return 1 + len(s.replication.Others()) }
@@ -299,7 +261,7 @@ func (s *stored) limits(metrics prometheus.Registerer, logger *zap.Logger) *limi
 // measure has metrics tell whether the state can be used, how full it is, and how far it is
 // behind.
 func (s *stored) measure(metrics prometheus.Registerer, logger *zap.Logger) {
-	if s == nil {
+	if s.engine == nil {
 		return
 	}
 	s.usage = watchUsage(s.engine, metrics, logger)
@@ -358,7 +320,7 @@ func (l *lastingEngine) Close() error {
 
 // closers are closed after everything that stores something.
 func (s *stored) closers() []io.Closer {
-	if s == nil {
+	if s.engine == nil {
 		return nil
 	}
 	var closers []io.Closer

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/schema"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -178,11 +179,7 @@ func list(agents Agents, env tools.Env) (tools.Result, error) {
 
 // firstWords is a description of a task that has none.
 func firstWords(prompt string) string {
-	text := strings.Join(strings.Fields(prompt), " ")
-	if len(text) > 60 {
-		text = strings.ToValidUTF8(text[:60], "") + "…"
-	}
-	return text
+	return output.Short(strings.Join(strings.Fields(prompt), " "), 60)
 }
 
 // begun is the result of a call that does not wait.
