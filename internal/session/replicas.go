@@ -328,7 +328,7 @@ func (s *Store) takeOver(ctx context.Context, owner auth.Owner, id string) (*rec
 		found.Run, found.Place = s.config.Replicas.Run(), s.config.Replicas.Place
 		value, err := json.Marshal(found)
 		if err == nil {
-			found.revision, err = s.config.Records.kv.Update(ctx, keyOf(Ref{found.Owner, found.ID, found.Epoch}), value, last, 0)
+			found.revision, err = s.config.Records.kv.Update(ctx, found.ref().Key(), value, last, 0)
 		}
 		switch {
 		case errors.Is(err, state.ErrFull): // as after any start, it goes on as it is
@@ -352,7 +352,7 @@ func (s *Session) Prove() error {
 // stored it last: who has lost the session without knowing changes nothing of it. The caller
 // holds changing.
 func (s *Session) put(value []byte) error {
-	r, key := s.store.config.Records, keyOf(s.Ref())
+	r, key := s.store.config.Records, s.Ref().Key()
 	if s.store.config.Replicas == nil {
 		_, err := r.kv.Put(r.ctx, key, value, 0)
 		return err
@@ -368,7 +368,7 @@ func (s *Session) put(value []byte) error {
 
 // erase removes the record of a session, as put stores it.
 func (s *Session) erase() error {
-	r, key := s.store.config.Records, keyOf(s.Ref())
+	r, key := s.store.config.Records, s.Ref().Key()
 	if s.store.config.Replicas == nil {
 		return r.kv.Delete(r.ctx, key, 0)
 	}
@@ -384,7 +384,7 @@ func (s *Session) compared(do func() error) error {
 		if !errors.Is(err, state.ErrConflict) {
 			return err
 		}
-		entry, err := r.kv.Get(r.ctx, keyOf(s.Ref()))
+		entry, err := r.kv.Get(r.ctx, s.Ref().Key())
 		if errors.Is(err, state.ErrNotFound) {
 			return ErrMoved
 		}
@@ -414,5 +414,5 @@ func (s *Store) Discard(ctx context.Context, owner auth.Owner, id string) error 
 	if found == nil {
 		return nil
 	}
-	return s.config.Records.kv.Delete(ctx, keyOf(Ref{found.Owner, found.ID, found.Epoch}), 0)
+	return s.config.Records.kv.Delete(ctx, found.ref().Key(), 0)
 }
