@@ -33,8 +33,8 @@ type Owners interface {
 	Run() uint64
 	// Prove is nil while no other server can have taken what this one has.
 	Prove() error
-	// Claim makes a key that of this server; it reports whether it was not before.
-	Claim(ctx context.Context, key string, brief bool) (bool, error)
+	// Claim makes a key that of this server.
+	Claim(ctx context.Context, key string, brief bool) error
 	// Take is Claim for what this server does not answer for before Keep.
 	Take(ctx context.Context, key string, brief bool) error
 	Keep(key string)
@@ -67,10 +67,6 @@ func KeyOwner(key string) (owner auth.Owner, id string, ok bool) {
 	}
 	return auth.NewOwner(parts[0], parts[1]), parts[2], true
 }
-
-// release gives a session back that ended here. Where that cannot be told, others find out
-// once this server has ended.
-func (r *Replicas) release(key string, goesOn bool) { r.Release(context.Background(), key, goesOn) }
 
 // A hold is how many have a key at this server: sessions, also those that end, and who is
 // about to make one. The last of them gives the key back.
@@ -118,7 +114,7 @@ func (s *Store) letGo(key string, goesOn bool) {
 	one.deciding.Lock()
 	defer one.deciding.Unlock()
 	if _, n := s.holds.add(key, 0); n <= 1 {
-		s.config.Replicas.release(key, goesOn)
+		s.config.Replicas.Release(context.Background(), key, goesOn) // or others find out once this server has ended
 	}
 	s.holds.add(key, -1)
 }
