@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,10 +26,6 @@ type record struct {
 	Version int            `json:"v"`
 	Session session.Ref    `json:"session"`
 	Grants  []policy.Grant `json:"grants"`
-}
-
-func keyOf(r session.Ref) string {
-	return state.Key(r.Owner.Tenant(), r.Owner.Name(), r.ID, strconv.FormatInt(r.Epoch, 10))
 }
 
 // maxChanges is how often a change is tried that others get ahead of.
@@ -83,12 +78,12 @@ func (s *Store) record(of session.Ref, grants []policy.Grant, last state.Revisio
 	if err != nil {
 		return 0, err
 	}
-	return s.config.Records.Update(context.Background(), keyOf(of), value, last, 0)
+	return s.config.Records.Update(context.Background(), of.Key(), value, last, 0)
 }
 
 // readRecord returns what is stored of a session; nothing is an empty record.
 func (s *Store) readRecord(ctx context.Context, of session.Ref) (found record, revision state.Revision, err error) {
-	entry, err := s.config.Records.Get(ctx, keyOf(of))
+	entry, err := s.config.Records.Get(ctx, of.Key())
 	if errors.Is(err, state.ErrNotFound) {
 		return record{}, 0, nil
 	}
@@ -150,7 +145,7 @@ func (s *Store) erase(of session.Ref) error {
 	if s.config.Records == nil {
 		return nil
 	}
-	return s.config.Records.Delete(context.Background(), keyOf(of), 0)
+	return s.config.Records.Delete(context.Background(), of.Key(), 0)
 }
 
 // RestoreOf brings back the grants of one session that goes on here.

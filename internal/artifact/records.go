@@ -36,6 +36,18 @@ type record struct {
 
 const recordVersion = 1
 
+func recordOf(of SessionID, i Info) record {
+	return record{recordVersion, of.Owner, of.Session, i.Name, i.MediaType, i.Size, i.Written, i.Incomplete, i.Expires.Round(0)}
+}
+
+// info returns what the artifact is that has the record.
+func (r *record) info(id string) Info {
+	return Info{
+		ID: id, Name: r.Name, MediaType: r.MediaType, Size: r.Size, Written: r.Written,
+		Complete: r.Incomplete == "", Incomplete: r.Incomplete, Expires: r.Expires,
+	}
+}
+
 // errNewer says that a record is of a later version, which is not this server's to remove.
 var errNewer = errors.New("it was stored by a later version of this server")
 
@@ -45,16 +57,12 @@ func (s *Store) record(k *storedArtifact) {
 	if !s.closed {
 		s.shared.offer(k, k.info.Size)
 	}
+	info := k.info
 	s.mu.Unlock()
 	if s.lasts == "" {
 		return
 	}
-	s.mu.Lock()
-	info := k.info
-	s.mu.Unlock()
-	text, err := json.Marshal(record{
-		recordVersion, k.session.Owner, k.session.Session, info.Name, info.MediaType, info.Size, info.Written, info.Incomplete, info.Expires.Round(0),
-	})
+	text, err := json.Marshal(recordOf(k.session, info))
 	if err == nil {
 		err = wholefile.Replace(k.path+recordSuffix, text)
 	}
@@ -118,8 +126,5 @@ func (s *Store) read(id string) (*storedArtifact, error) {
 	case !IsID(id) || uint64(info.Size()) < r.Size || !r.Expires.After(time.Now()):
 		return nil, ErrNotFound
 	}
-	return &storedArtifact{session: SessionID{r.Owner, r.Session}, path: path, info: Info{
-		ID: id, Name: r.Name, MediaType: r.MediaType, Size: r.Size, Written: r.Written,
-		Complete: r.Incomplete == "", Incomplete: r.Incomplete, Expires: r.Expires,
-	}}, nil
+	return &storedArtifact{session: SessionID{r.Owner, r.Session}, path: path, info: r.info(id)}, nil
 }

@@ -164,7 +164,7 @@ func (s *Store) Uncopied() uint64 {
 }
 
 func (s *shared) store(of SessionID, info Info, data []byte) error {
-	head, err := json.Marshal(record{recordVersion, of.Owner, of.Session, info.Name, info.MediaType, info.Size, info.Written, info.Incomplete, info.Expires.Round(0)})
+	head, err := json.Marshal(recordOf(of, info))
 	if err != nil {
 		return err
 	}
@@ -258,9 +258,7 @@ func (s *shared) read(owner, id string) (Info, string, []byte, error) {
 	if err == nil && uint64(len(data)) != r.Size {
 		err = fmt.Errorf("what is stored of artifact %s has %d bytes, not %d", id, len(data), r.Size)
 	}
-	return Info{
-		ID: id, Name: r.Name, MediaType: r.MediaType, Size: r.Size, Written: r.Written, Complete: r.Incomplete == "", Incomplete: r.Incomplete, Expires: r.Expires,
-	}, r.Session, data, err
+	return r.info(id), r.Session, data, err
 }
 
 // end removes the copies of the artifacts of a session, behind the caller.
@@ -296,15 +294,9 @@ func (s *shared) evicted(k *storedArtifact) {
 
 // remove removes an artifact by its key among those of its session.
 func (s *shared) remove(key string) {
-	if s.entries.Delete(s.ctx, dataKey(idOf(key)), 0) == nil && s.entries.Delete(s.ctx, key, 0) == nil {
+	if s.entries.Delete(s.ctx, dataKey(state.LastPart(key)), 0) == nil && s.entries.Delete(s.ctx, key, 0) == nil {
 		s.copies.Forget(key)
 	}
-}
-
-// idOf returns the id of an artifact from its key among those of its session.
-func idOf(key string) string {
-	parts := state.Parts(key)
-	return parts[len(parts)-1]
 }
 
 // flush waits for what is not stored yet, for a while, and takes no more.
@@ -358,7 +350,7 @@ func (s *Store) bringAll(of SessionID) {
 	}
 	keys, err := s.shared.copiesOf(of)
 	for _, key := range slices.Backward(keys[:min(len(keys), maxBrought)]) {
-		s.bring(of, idOf(key)) // or it is not listed
+		s.bring(of, state.LastPart(key)) // or it is not listed
 	}
 	if err != nil {
 		return // the next list tries again

@@ -5,6 +5,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,11 +97,9 @@ func (d *disk) enters(m *fileCount, own, others []string) {
 	m.since, m.last = time.Now().Add(-clockStep), new(counter)
 	m.places, m.on = own, make(map[uint64]string)
 	now := make(map[uint64]space)
-	for _, list := range [][]string{own, others} {
-		for _, place := range list {
-			if device, s, err := spaceOf(place); err == nil {
-				m.on[device], now[device] = place, s
-			}
+	for _, place := range slices.Concat(own, others) {
+		if device, s, err := spaceOf(place); err == nil {
+			m.on[device], now[device] = place, s
 		}
 	}
 	d.mu.Lock()
@@ -378,10 +377,8 @@ func (d *disk) admit(runner *Runner, c Command) error {
 	}
 	if why.device == 0 {
 		d.count(runner)
-	} else if _, s, err := spaceOf(m.on[why.device]); err == nil {
-		if !d.low(s) {
-			m.why.CompareAndSwap(why, nil)
-		}
+	} else if _, s, err := spaceOf(m.on[why.device]); err == nil && !d.low(s) {
+		m.why.CompareAndSwap(why, nil)
 	}
 	if why = m.why.Load(); why == nil {
 		return nil

@@ -5,9 +5,7 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,8 +47,6 @@ func find(dirs []string, name string) (path string, ok bool) {
 		info, err := os.Stat(path)
 		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
 			return path, true
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			continue
 		}
 	}
 	return "", false
@@ -135,12 +131,10 @@ func (r *Runner) environ(s surroundings) []string {
 	} else if s.network <= tools.NetworkLoopback {
 		env = append(env, offline...)
 	}
-	for _, list := range [][]string{r.all.config.Env, s.more} {
-		for _, pair := range list {
-			name, _, _ := strings.Cut(pair, "=")
-			env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, name+"=") })
-			env = append(env, pair)
-		}
+	for _, pair := range slices.Concat(r.all.config.Env, s.more) {
+		name, _, _ := strings.Cut(pair, "=")
+		env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, name+"=") })
+		env = append(env, pair)
 	}
 	return env
 }

@@ -464,15 +464,8 @@ func (r *Runner) servers(path string) bool {
 // the server's own.
 func (r *Runner) notOurs(paths []string) []string {
 	return slices.DeleteFunc(outside(paths), func(path string) bool {
-		if r.servers(path) {
-			return true
-		}
-		for _, dir := range append([]string{"/tmp", "/var/tmp", "/proc", "/dev"}, r.view.Write...) {
-			if path == dir || strings.HasPrefix(path, dir+"/") {
-				return true
-			}
-		}
-		return false
+		ours := append([]string{"/tmp", "/var/tmp", "/proc", "/dev"}, r.view.Write...)
+		return r.servers(path) || slices.ContainsFunc(ours, func(dir string) bool { return isBelow(path, dir) })
 	})
 }
 

@@ -67,10 +67,7 @@ func (r *Runner) RunTool(ctx context.Context, env tools.Env, c Command, input js
 	} else {
 		result.Content = said.everything()
 	}
-	r.Warn(&result, x.found)
-	if len(x.refused) > 0 {
-		result.Content = append(result.Content, tools.Text("(Not reached: "+strings.Join(x.refused, "; ")+")"))
-	}
+	x.remark(&result)
 	return result, err
 }
 

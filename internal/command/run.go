@@ -58,10 +58,7 @@ func (r *Runner) Ended(ctx context.Context, env tools.Env, s Script, t *Transcri
 
 func (r *Runner) ended(ctx context.Context, env tools.Env, c Command, t *Transcript, x *Running) (tools.Result, error) {
 	result := t.result(x.outcome)
-	r.Warn(&result, x.found)
-	if len(x.refused) > 0 {
-		result.Content = append(result.Content, tools.Text("(Not reached: "+strings.Join(x.refused, "; ")+")"))
-	}
+	x.remark(&result)
 	if x.failed != nil {
 		return result, notExecuted(c, x.failed)
 	}
@@ -70,6 +67,14 @@ func (r *Runner) ended(ctx context.Context, env tools.Env, c Command, t *Transcr
 		return result, nil
 	}
 	return result, r.failureOf(ctx, x.outcome, &failure{runner: r, env: env, command: &c, code: x.outcome.Exit.Code, said: lastOf(t.window.Text(nil), maxSaid)})
+}
+
+// remark adds to a result what was taken back, and which hosts were not reached.
+func (x *Running) remark(result *tools.Result) {
+	x.runner.Warn(result, x.found)
+	if len(x.refused) > 0 {
+		result.Content = append(result.Content, tools.Text("(Not reached: "+strings.Join(x.refused, "; ")+")"))
+	}
 }
 
 // lastOf returns at most the last n bytes of a text.
@@ -218,7 +223,7 @@ func (x *Running) hear(ctx context.Context, in tools.Input) (int, error) {
 		if !x.terminal {
 			return 0, tools.Failf("no_terminal", "The command has no terminal. Call it with interactive set.")
 		}
-		return 0, x.Resize(Size{Rows: uint16(in.Rows), Columns: uint16(in.Columns)})
+		return 0, sandbox.ResizeTerminal(x.input, uint16(in.Rows), uint16(in.Columns))
 	}
 	return 0, errors.ErrUnsupported
 }

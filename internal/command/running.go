@@ -369,14 +369,6 @@ func (x *Running) CloseInput() error {
 	return x.input.Close()
 }
 
-// Resize changes the size of the terminal.
-func (x *Running) Resize(size Size) error {
-	if !x.terminal {
-		return errors.ErrUnsupported
-	}
-	return sandbox.ResizeTerminal(x.input, size.Rows, size.Columns)
-}
-
 // exit tells how the command ended, in the words of tools.
 func (x *Running) exit(end sandbox.End) tools.Exit {
 	exit := tools.Exit{Reason: tools.Exited, Code: end.Code, Message: leftover(end.Leftover)}

@@ -40,7 +40,7 @@ func (x *Execution) ask(ctx context.Context) {
 	x.mu.Lock()
 	if x.stopping {
 		x.mu.Unlock()
-		x.finish(x.stopped(context.Cause(ctx)))
+		x.finish(x.Stopped(context.Cause(ctx)))
 		return
 	}
 	// The lock is held until the question is in the log: the answer comes after.
@@ -138,7 +138,7 @@ func (x *Execution) answered(question *approval.Question, answer approval.Answer
 		x.mu.Unlock()
 		switch {
 		case stopping: // while the answer was on its way
-			x.finish(x.stopped(context.Cause(ctx)))
+			x.finish(x.Stopped(context.Cause(ctx)))
 		case !answer.Allows():
 			x.finish(x.refused(question, answer))
 		default:
@@ -208,14 +208,14 @@ func (x *Execution) withdraw(question *approval.Question, cause error) {
 	}
 	now := time.Now()
 	x.log.append(ApprovalResolved{question.ID, approval.Answer{Kind: approval.Withdrawn, At: now}}, now, nil)
-	x.finish(x.stopped(cause))
+	x.finish(x.Stopped(cause))
 }
 
 // refused returns how a call ends that was not allowed to run.
 func (x *Execution) refused(q *approval.Question, a approval.Answer) *Finished {
 	switch a.Kind {
 	case approval.Withdrawn: // the approvals were closed
-		return x.stopped(&Cancellation{Reason: "nobody can be asked any more", By: auth.Server})
+		return x.Stopped(&Cancellation{Reason: "nobody can be asked any more", By: auth.Server})
 	case approval.Expired:
 		finished := denied("approval_expired", "approval expired", fmt.Sprintf(
 			"Nobody answered within %s whether the call may run, so it did not run. Go on without it, or call again when somebody is there to answer.",

@@ -247,7 +247,7 @@ func (b *Batch) Start(ctx context.Context, job *Job, tool string, inputBytes int
 // the error says why.
 func (b *Batch) Reserve(callID, tool string, inputBytes int) (position int, err error) {
 	if position, err = b.take(callID, tool, inputBytes); err != nil {
-		b.refuse(position, callID, err)
+		b.RefuseReserved(position, callID, err)
 	}
 	return position, err
 }
@@ -257,7 +257,7 @@ func (b *Batch) StartReserved(ctx context.Context, position int, job *Job) (*Exe
 	job.Batch = b
 	x, err := b.executor.Start(ctx, job)
 	if err != nil {
-		b.refuse(position, job.CallID, err)
+		b.RefuseReserved(position, job.CallID, err)
 		return nil, err
 	}
 	b.following.Lock()
@@ -305,12 +305,7 @@ func (b *Batch) Refuse(callID, tool string, err error) {
 	if full != nil {
 		err = full
 	}
-	b.refuse(position, callID, err)
-}
-
-// RefuseReserved is Refuse for a call that has its position.
-func (b *Batch) RefuseReserved(position int, callID string, err error) {
-	b.refuse(position, callID, err)
+	b.RefuseReserved(position, callID, err)
 }
 
 // RefuseOrder notes that an order was not taken, and why.
@@ -321,8 +316,8 @@ func (b *Batch) RefuseOrder(callID string, err error) {
 	b.state(CallRefused{0, callID, err})
 }
 
-// refuse notes that the call at a position has no execution, and why.
-func (b *Batch) refuse(position int, callID string, err error) {
+// RefuseReserved is Refuse for a call that has its position.
+func (b *Batch) RefuseReserved(position int, callID string, err error) {
 	defer b.keepIfEnded()
 	b.mu.Lock()
 	defer b.mu.Unlock()

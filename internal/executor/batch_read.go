@@ -127,9 +127,7 @@ func (r *BatchReader) Next(ctx context.Context) (event BatchEvent, ok bool, err 
 			return event, ok, nil
 		}
 		if quiet == nil {
-			timer := time.NewTimer(r.batch.executor.config.Heartbeat)
-			defer timer.Stop()
-			quiet = timer.C
+			quiet = time.After(r.batch.executor.config.Heartbeat)
 		}
 		select {
 		case <-r.wake:

@@ -190,7 +190,7 @@ func (x *Execution) queue(ctx context.Context) {
 	x.queued = waits && !stopping
 	x.mu.Unlock()
 	if waits && stopping {
-		x.finish(x.stopped(context.Cause(ctx)))
+		x.finish(x.Stopped(context.Cause(ctx)))
 	}
 }
 
@@ -211,7 +211,7 @@ func (x *Execution) turn() {
 		stopping := x.stopping
 		x.mu.Unlock()
 		if stopping {
-			x.finish(x.stopped(context.Cause(ctx)))
+			x.finish(x.Stopped(context.Cause(ctx)))
 			return
 		}
 		x.finish(denied("denied", now.Verdict.Rule, "While the call waited for its turn it became forbidden: "+now.Verdict.Reason))
@@ -319,7 +319,7 @@ func (x *Execution) returned(ctx context.Context, result *tools.Result, err erro
 	if err == nil {
 		return &Finished{Outcome: Succeeded, Result: *result}
 	}
-	finished := x.stopped(context.Cause(ctx))
+	finished := x.Stopped(context.Cause(ctx))
 	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == tools.TimedOutCode && finished.Outcome == TimedOut {
 		finished = withFailure(TimedOut, f.Code, f.Message)
 	}
@@ -336,10 +336,7 @@ func (x *Execution) returned(ctx context.Context, result *tools.Result, err erro
 }
 
 // Stopped returns how the execution ends if it has to stop now, whatever its tool returned.
-func (x *Execution) Stopped(cause error) *Finished { return x.stopped(cause) }
-
-// stopped returns how an execution ends that had to stop.
-func (x *Execution) stopped(cause error) *Finished {
+func (x *Execution) Stopped(cause error) *Finished {
 	if i, ok := errors.AsType[*interruption](cause); ok {
 		return i.finished()
 	}
@@ -390,7 +387,7 @@ func (x *Execution) end(cause error, waiting bool) {
 	case question != nil:
 		x.withdraw(question, cause)
 	case queued:
-		x.finish(x.stopped(cause))
+		x.finish(x.Stopped(cause))
 	}
 }
 
@@ -414,7 +411,7 @@ func (x *Execution) signalStop(cause error, waiting bool) (question *approval.Qu
 	if x.timeout != nil {
 		x.timeout.Stop()
 	}
-	x.timeout = time.AfterFunc(x.executor.config.StopGrace, func() { x.finish(x.stopped(cause)) })
+	x.timeout = time.AfterFunc(x.executor.config.StopGrace, func() { x.finish(x.Stopped(cause)) })
 	return nil, false
 }
 

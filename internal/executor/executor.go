@@ -167,7 +167,7 @@ func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 	case !e.lanes.enter(x):
 		x.queue(ctx)
 	case !x.start():
-		x.finish(x.stopped(context.Cause(ctx)))
+		x.finish(x.Stopped(context.Cause(ctx)))
 	}
 	return x, nil
 }

@@ -105,10 +105,8 @@ func (r *Records) write() {
 
 // gather gives ends the time to become a batch.
 func (r *Records) gather() {
-	timer := time.NewTimer(batchTime)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(batchTime):
 	case <-r.closing:
 	}
 }
@@ -225,10 +223,8 @@ func (r *Records) forgetOldest(tenant string, newest callName) {
 
 // pause waits before something is tried again. It reports false where it will not be.
 func (r *Records) pause() bool {
-	timer := time.NewTimer(retryTime)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(retryTime):
 		return true
 	case <-r.ctx.Done():
 		return false

@@ -59,11 +59,9 @@ func (r *Records) settleEnd(x *Execution, ended *record, text []byte, end *Finis
 			x.recorded = brief.Where != nil // which does not count
 			return recordOf(x, stageRuns).interrupted()
 		}
-		timer := time.NewTimer(settleTime)
 		select {
-		case <-timer.C:
+		case <-time.After(settleTime):
 		case <-r.ctx.Done():
-			timer.Stop()
 		}
 	}
 }

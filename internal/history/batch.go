@@ -209,11 +209,7 @@ func (b *Batch) RemoveAll(ctx context.Context, path string) error {
 			return err != nil || now.Exists()
 		})
 	}
-	if b.record.Changes == nil {
-		b.record.Changes = changes
-	} else {
-		b.record.Changes = append(b.record.Changes, changes...)
-	}
+	b.record.Changes = append(b.record.Changes, changes...)
 	return err
 }
 

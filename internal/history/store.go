@@ -11,6 +11,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -147,12 +148,7 @@ type Store struct {
 
 // New returns an empty store. Close it after use.
 func New(config Config) *Store {
-	if config.MaxBytes == 0 {
-		config.MaxBytes = 256 << 20
-	}
-	if config.MaxRecords == 0 {
-		config.MaxRecords = 500
-	}
+	config.MaxBytes, config.MaxRecords = cmp.Or(config.MaxBytes, 256<<20), cmp.Or(config.MaxRecords, 500)
 	return &Store{config: config, first: make(map[string]Origin)}
 }
 

@@ -33,8 +33,9 @@ func (b *Batch) WriteFrom(path string, r io.Reader, mode fs.FileMode, old worksp
 	if err != nil {
 		return State{}, workspace.Info{}, err
 	}
-	after := b.wrote(path, before, info, hash)
-	return after, info, nil
+	change := b.written(path, before, info, hash)
+	b.did(change)
+	return change.After, info, nil
 }
 
 // replaced returns what a file is that is to be replaced, with its content as far
@@ -50,14 +51,13 @@ func (b *Batch) replaced(path string, old workspace.Info) (State, error) {
 	return change.Before, err
 }
 
-// wrote notes a file that was written.
-func (b *Batch) wrote(path string, before State, info workspace.Info, hash workspace.Hash) State {
+// written returns the change of a file that was written.
+func (b *Batch) written(path string, before State, info workspace.Info, hash workspace.Hash) Change {
 	if info.Size > maxUndone {
 		b.lost(fmt.Sprintf("%s has more than %d bytes", path, maxUndone))
 	}
 	after := State{Kind: workspace.Regular, Mode: info.Mode.Perm(), Size: info.Size, Hash: hash}
-	b.did(Change{Path: path, Before: before, After: after})
-	return after
+	return Change{Path: path, Before: before, After: after}
 }
 
 // A Tree is a batch of very many files. They are written beside where they will
@@ -97,11 +97,7 @@ func (t *Tree) Write(path string, r io.Reader, mode fs.FileMode, old workspace.I
 	if err != nil {
 		return err
 	}
-	if info.Size > maxUndone {
-		b.lost(fmt.Sprintf("%s has more than %d bytes", path, maxUndone))
-	}
-	after := State{Kind: workspace.Regular, Mode: info.Mode.Perm(), Size: info.Size, Hash: hash}
-	return b.staged(Change{Path: path, Before: before, After: after})
+	return b.staged(b.written(path, before, info, hash))
 }
 
 // Made returns how many directories were made.

@@ -61,10 +61,8 @@ func Undo(ctx context.Context, w *workspace.Workspace, store *Store, records []*
 	}
 	for _, r := range slices.Backward(records) {
 		for _, change := range slices.Backward(r.Changes) {
-			err := ctx.Err()
-			if err != nil {
-				err = context.Cause(ctx)
-			} else {
+			err := context.Cause(ctx)
+			if err == nil {
 				err = b.revert(change)
 			}
 			if err != nil {

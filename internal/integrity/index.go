@@ -66,6 +66,14 @@ const sharedIndex = "sharedindex."
 // hashSizes are the sizes of hashes that a repository may have.
 type hashSizes [2]int64
 
+// all returns those that are said, or else what git takes without a word.
+func (h hashSizes) all() []int64 {
+	if h == (hashSizes{}) {
+		return []int64{20}
+	}
+	return slices.DeleteFunc(h[:], func(size int64) bool { return size == 0 })
+}
+
 // hashSizes returns how large the hashes of a directory of git are, as its
 // configuration says.
 func (s *snapshot) hashSizes(dir string) hashSizes {
@@ -110,14 +118,7 @@ func (s *snapshot) readIndex(r ref, it *item) {
 		it.Data = fmt.Appendf(nil, "it has more than %d MiB", maxIndex>>20)
 		return
 	}
-	sizes := it.hashes
-	if sizes == (hashSizes{}) {
-		sizes[0] = 20
-	}
-	for _, hash := range sizes {
-		if hash == 0 {
-			continue
-		}
+	for _, hash := range it.hashes.all() {
 		facts, err := (&indexReader{file: file, size: size, hash: hash, all: s.all[r]}).read()
 		if err != nil {
 			it.Unread = true

@@ -35,6 +35,7 @@ package integrity
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -230,11 +231,7 @@ func (k *Keeper) Leave() {
 	}
 	for _, home := range k.homes {
 		for _, items := range []map[ref]item{k.base, k.seen} {
-			for r := range items {
-				if r.tree == home {
-					delete(items, r)
-				}
-			}
+			maps.DeleteFunc(items, func(r ref, _ item) bool { return r.tree == home })
 		}
 		home.close()
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -42,11 +43,7 @@ func (k *keeper) rebase() {
 			s.now[r] = it
 		}
 	}
-	k.base = s.now
-	k.seen = make(map[ref]item, len(s.now))
-	for r, it := range s.now {
-		k.seen[r] = it
-	}
+	k.base, k.seen = s.now, maps.Clone(s.now)
 	k.root = identity{}
 	if stat, err := k.tree.root.Lstat(gitName); err == nil && stat.Kind == workspace.Directory {
 		k.root = identityOf(stat)
@@ -305,11 +302,10 @@ func (c *change) todo() {
 }
 
 func (c *change) own() {
-	switch {
-	case !c.k.isOwn(c.ref.path):
-		c.accept()
-	default:
+	if c.k.isOwn(c.ref.path) {
 		c.undo()
+	} else {
+		c.accept()
 	}
 }
 

@@ -108,14 +108,7 @@ func JudgeIndex(index, config []byte) string {
 	case !bytes.HasPrefix(index, []byte("DIRC")):
 		return forged
 	}
-	sizes := hashSizesOf(entries)
-	if sizes == (hashSizes{}) {
-		sizes[0] = 20
-	}
-	for _, hash := range sizes {
-		if hash == 0 {
-			continue
-		}
+	for _, hash := range hashSizesOf(entries).all() {
 		facts, err := (&indexReader{file: bytes.NewReader(index), size: int64(len(index)), hash: hash}).read()
 		switch {
 		case err != nil:

@@ -176,9 +176,7 @@ func (s *snapshot) homes(member *Keeper) {
 func (k *keeper) trustHomes(member *Keeper) {
 	s := k.newSnapshot(true)
 	s.homes(member)
-	for r, it := range s.now {
-		k.base[r] = it
-	}
+	maps.Copy(k.base, s.now)
 }
 
 // place looks at a repository.

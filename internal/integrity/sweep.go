@@ -35,7 +35,7 @@ func (k *keeper) schedule() {
 // tick is a sweep of its own accord.
 func (k *keeper) tick() {
 	begun := time.Now()
-	k.sweep(k.ctx)
+	k.Sweep(k.ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.due, k.rest = time.Time{}, time.Now().Add(sweepShare*time.Since(begun))
@@ -46,9 +46,7 @@ func (k *keeper) tick() {
 }
 
 // Sweep looks for repositories everywhere, and reports whether it came to its end.
-func (k *Keeper) Sweep(ctx context.Context) bool { return k.sweep(ctx) }
-
-func (k *keeper) sweep(ctx context.Context) (done bool) {
+func (k *keeper) Sweep(ctx context.Context) (done bool) {
 	k.sweeping.Lock()
 	defer k.sweeping.Unlock()
 	k.mu.Lock()

@@ -6,6 +6,7 @@ package nearest
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -22,6 +23,16 @@ func Hint(near []string) string {
 		return ""
 	}
 	return "; did you mean " + strings.Join(near, " or ") + "?"
+}
+
+// Missing says that there is nothing of a kind with a name, what was meant perhaps, and what
+// there is.
+func Missing(kind, name string, known []string) string {
+	there := "There are none."
+	if len(known) > 0 {
+		there = "There are: " + strings.Join(known[:min(len(known), 30)], ", ") + "."
+	}
+	return fmt.Sprintf("There is no %s %.64q%s %s", kind, name, cmp.Or(Hint(Names(name, known)), "."), there)
 }
 
 // Names returns those of known that name is most likely a misspelling of:

@@ -84,17 +84,16 @@ func (r *Replica) owner(ctx context.Context, key string, fresh bool) (owned, err
 	return ownedOf(entry)
 }
 
-// Claim makes a new thing that of this replica, or one that nobody has. It reports
-// whether it was not that before.
-func (r *Replica) Claim(ctx context.Context, key string, brief bool) (bool, error) {
+// Claim makes a new thing that of this replica, or one that nobody has.
+func (r *Replica) Claim(ctx context.Context, key string, brief bool) error {
 	if r.Mine(key) {
-		return false, nil
+		return nil
 	}
 	if err := r.Take(ctx, key, brief); err != nil {
-		return false, err
+		return err
 	}
 	r.Keep(key)
-	return true, nil
+	return nil
 }
 
 // Take is Claim for a thing that this replica is not ready to answer for yet: Keep says

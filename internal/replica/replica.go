@@ -125,9 +125,7 @@ const (
 
 // Join makes a server a member.
 func Join(ctx context.Context, config Config) (*Replica, error) {
-	if config.Lease == 0 {
-		config.Lease = defaultLease
-	}
+	config.Lease = cmp.Or(config.Lease, defaultLease)
 	r := &Replica{
 		config: config, began: time.Now(), byRun: make(map[uint64]*member), over: make(map[uint64]bool), burying: make(map[uint64]bool), news: make(chan struct{}),
 		owners: owners{known: make(map[string]owned), mine: make(map[string]bool)},
@@ -302,10 +300,8 @@ func (r *Replica) fence() {
 
 // pause waits. It reports false where the replica leaves meanwhile.
 func (r *Replica) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-r.ctx.Done():
 		return false

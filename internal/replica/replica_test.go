@@ -121,8 +121,8 @@ func TestLease(t *testing.T) {
 	cut, stays := join(t, engine, 1, "here"), join(t, engine, 2, "here")
 	defer stays.Leave()
 	defer cut.Leave()
-	if made, err := cut.Claim(t.Context(), "thing", false); !made || err != nil || !cut.Mine("thing") {
-		t.Fatalf("%v, %v", made, err)
+	if err := cut.Claim(t.Context(), "thing", false); err != nil || !cut.Mine("thing") {
+		t.Fatal(err)
 	}
 	if err := stays.Take(t.Context(), "thing", false); !errors.Is(err, replica.ErrTaken) {
 		t.Errorf("what another has: %v", err)
@@ -150,7 +150,7 @@ func TestLease(t *testing.T) {
 	if err := cut.Prove(); !errors.Is(err, replica.ErrFenced) {
 		t.Errorf("it lives again: %v", err)
 	}
-	if _, err := cut.Claim(t.Context(), "other", false); !errors.Is(err, replica.ErrFenced) {
+	if err := cut.Claim(t.Context(), "other", false); !errors.Is(err, replica.ErrFenced) {
 		t.Errorf("it takes something: %v", err)
 	}
 	if err := cut.Release(t.Context(), "thing", false); err != nil {
@@ -205,7 +205,7 @@ func TestOwnership(t *testing.T) {
 		{key: "stays", lets: func() error { return nil }, known: true},
 	} {
 		t.Run(test.key, func(t *testing.T) {
-			if _, err := first.Claim(t.Context(), test.key, false); err != nil {
+			if err := first.Claim(t.Context(), test.key, false); err != nil {
 				t.Fatal(err)
 			}
 			if err := test.lets(); err != nil {

@@ -108,26 +108,27 @@ func (r rules) allowAll(p *Profile, v *view) error {
 	}
 	read := slices.Concat(p.View.Read, p.View.Write, facts[:])
 	if v != nil {
-		if err := r.allowIn(v.root, ".", readRights); err != nil {
+		root := int(v.root.Fd())
+		if err := r.allow(root, ".", readRights); err != nil {
 			return err
 		}
 		if p.View.Temp == "" || slices.Contains(p.Write, p.View.Temp) {
-			if err := r.allowIn(v.root, "dev/shm", writeRights); err != nil {
+			if err := r.allow(root, "dev/shm", writeRights); err != nil {
 				return err
 			}
 		}
-		if err := r.allowIn(v.root, "dev/pts", deviceRights|readRights); err != nil {
+		if err := r.allow(root, "dev/pts", deviceRights|readRights); err != nil {
 			return err
 		}
 		read = nil
 	}
 	for _, path := range read {
-		if err := r.allow(path, readRights); err != nil && !os.IsNotExist(err) {
+		if err := r.allow(unix.AT_FDCWD, path, readRights); err != nil && !os.IsNotExist(err) {
 			return err
 		}
 	}
 	for _, path := range devices {
-		if err := r.allow(path, deviceRights); err != nil && !os.IsNotExist(err) {
+		if err := r.allow(unix.AT_FDCWD, path, deviceRights); err != nil && !os.IsNotExist(err) {
 			return err
 		}
 	}
@@ -173,19 +174,9 @@ type rules struct {
 	handled uint64
 }
 
-// allow gives rights on a file or on a directory and all below it.
-func (r rules) allow(path string, rights uint64) error {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer unix.Close(fd)
-	return r.allowFile(fd, path, rights)
-}
-
-// allowIn is allow for a path in a directory.
-func (r rules) allowIn(dir *os.File, path string, rights uint64) error {
-	fd, err := unix.Openat(int(dir.Fd()), path, unix.O_PATH|unix.O_CLOEXEC, 0)
+// allow gives rights on a file or on a directory and all below it, by a path from dir.
+func (r rules) allow(dir int, path string, rights uint64) error {
+	fd, err := unix.Openat(dir, path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -202,13 +193,9 @@ func (r rules) allowFile(fd int, path string, rights uint64) error {
 		rights &= fileRights
 	}
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights & r.handled, Parent_fd: int32(fd)}
-	return r.add(unix.LANDLOCK_RULE_PATH_BENEATH, unsafe.Pointer(&attr), path)
-}
-
-func (r rules) add(kind uintptr, attr unsafe.Pointer, what string) error {
-	_, _, errno := syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.ruleset), kind, uintptr(attr), 0, 0, 0)
+	_, _, errno := syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {
-		return fmt.Errorf("allowing %s: %w", what, errno)
+		return fmt.Errorf("allowing %s: %w", path, errno)
 	}
 	return nil
 }

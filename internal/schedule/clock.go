@@ -7,6 +7,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/state"
@@ -195,7 +196,7 @@ func (s *Schedules) adopt(k *buckets) {
 			continue
 		}
 		s.begin(k, known, s.unbegun(known))
-		if !anyOf(known.Running, gone) {
+		if !slices.ContainsFunc(known.Running, gone) {
 			continue
 		}
 		var begin []firing
@@ -213,13 +214,4 @@ func (s *Schedules) adopt(k *buckets) {
 			s.begin(k, r, begin)
 		}
 	}
-}
-
-func anyOf(list []firing, is func(firing) bool) bool {
-	for _, f := range list {
-		if is(f) {
-			return true
-		}
-	}
-	return false
 }

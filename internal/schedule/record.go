@@ -206,7 +206,7 @@ func (r *record) begin(at, now time.Time, by string, madeUp bool) []firing {
 
 // sees reports whether somebody sees to a time now.
 func (r *record) sees(at time.Time) bool {
-	return anyOf(r.Running, func(f firing) bool { return f.At.Equal(at) })
+	return slices.ContainsFunc(r.Running, func(f firing) bool { return f.At.Equal(at) })
 }
 
 // seenBy returns the firing of a time that a process sees to; nil if it does not.

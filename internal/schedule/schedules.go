@@ -33,7 +33,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -177,11 +176,9 @@ func (s *Schedules) enter(f func()) {
 }
 
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 
@@ -420,16 +417,7 @@ func (s *Schedules) mayFire(ctx context.Context, env tools.Env) error {
 
 // none is the failure of a schedule that is not there, for this principal.
 func (s *Schedules) none(k *buckets, env tools.Env, name string) error {
-	var names []string
-	for _, key := range k.records.Keys(schedules + state.Key(ownerOf(env)) + "/") {
-		parts := state.Parts(key)
-		names = append(names, parts[len(parts)-1])
-	}
-	there := "There are none."
-	if len(names) > 0 {
-		there = "There are: " + strings.Join(names[:min(len(names), 30)], ", ") + "."
-	}
-	return tools.Failf("no_such_schedule", "There is no schedule %.64q%s %s", name, cmp.Or(nearest.Hint(nearest.Names(name, names)), "."), there)
+	return tools.Failf("no_such_schedule", "%s", nearest.Missing("schedule", name, k.records.Names(schedules+state.Key(ownerOf(env))+"/")))
 }
 
 // List returns the schedules, by name; with a name, that one.

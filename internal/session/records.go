@@ -10,10 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -117,9 +117,8 @@ func (s *Session) chosenIn(settings *Settings) rights {
 	return now
 }
 
-func keyOf(r Ref) string {
-	return state.Key(r.Owner.Tenant(), r.Owner.Name(), r.ID, strconv.FormatInt(r.Epoch, 10))
-}
+// ref names the session that the record is of.
+func (r *record) ref() Ref { return Ref{r.Owner, r.ID, r.Epoch} }
 
 // Persist has the session go on after a restart. It costs nothing where that is so already,
 // or where sessions are not stored; those of agents end with the server.
@@ -344,10 +343,7 @@ func (s *Store) suspend() {
 		return
 	}
 	s.mu.RLock()
-	list := make([]*Session, 0, len(s.byKey))
-	for _, session := range s.byKey {
-		list = append(list, session)
-	}
+	list := slices.Collect(maps.Values(s.byKey))
 	s.mu.RUnlock()
 	for _, session := range list {
 		session.changing.Lock()
@@ -366,7 +362,7 @@ func (s *Store) Recorded(ctx context.Context, ref Ref) (bool, error) {
 	if r == nil {
 		return false, nil
 	}
-	_, err := r.kv.Get(ctx, keyOf(ref))
+	_, err := r.kv.Get(ctx, ref.Key())
 	if errors.Is(err, state.ErrNotFound) {
 		return false, nil
 	}
@@ -407,7 +403,7 @@ func (s *Store) Restore(ctx context.Context) error {
 	for i := range list {
 		found := &list[i]
 		if s.byKey[key{found.Owner, found.ID}] != nil || s.movedDefault(found) {
-			r.kv.Delete(ctx, keyOf(Ref{found.Owner, found.ID, found.Epoch}), 0) // or the next start does
+			r.kv.Delete(ctx, found.ref().Key(), 0) // or the next start does
 			continue
 		}
 		used[found.Workspace], used[found.Documents] = true, true

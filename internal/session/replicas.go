@@ -33,8 +33,8 @@ type Owners interface {
 	Run() uint64
 	// Prove is nil while no other server can have taken what this one has.
 	Prove() error
-	// Claim makes a key that of this server; it reports whether it was not before.
-	Claim(ctx context.Context, key string, brief bool) (bool, error)
+	// Claim makes a key that of this server.
+	Claim(ctx context.Context, key string, brief bool) error
 	// Take is Claim for what this server does not answer for before Keep.
 	Take(ctx context.Context, key string, brief bool) error
 	Keep(key string)
@@ -67,10 +67,6 @@ func KeyOwner(key string) (owner auth.Owner, id string, ok bool) {
 	}
 	return auth.NewOwner(parts[0], parts[1]), parts[2], true
 }
-
-// release gives a session back that ended here. Where that cannot be told, others find out
-// once this server has ended.
-func (r *Replicas) release(key string, goesOn bool) { r.Release(context.Background(), key, goesOn) }
 
 // A hold is how many have a key at this server: sessions, also those that end, and who is
 // about to make one. The last of them gives the key back.
@@ -118,7 +114,7 @@ func (s *Store) letGo(key string, goesOn bool) {
 	one.deciding.Lock()
 	defer one.deciding.Unlock()
 	if _, n := s.holds.add(key, 0); n <= 1 {
-		s.config.Replicas.release(key, goesOn)
+		s.config.Replicas.Release(context.Background(), key, goesOn) // or others find out once this server has ended
 	}
 	s.holds.add(key, -1)
 }
@@ -328,7 +324,7 @@ func (s *Store) takeOver(ctx context.Context, owner auth.Owner, id string) (*rec
 		found.Run, found.Place = s.config.Replicas.Run(), s.config.Replicas.Place
 		value, err := json.Marshal(found)
 		if err == nil {
-			found.revision, err = s.config.Records.kv.Update(ctx, keyOf(Ref{found.Owner, found.ID, found.Epoch}), value, last, 0)
+			found.revision, err = s.config.Records.kv.Update(ctx, found.ref().Key(), value, last, 0)
 		}
 		switch {
 		case errors.Is(err, state.ErrFull): // as after any start, it goes on as it is
@@ -352,7 +348,7 @@ func (s *Session) Prove() error {
 // stored it last: who has lost the session without knowing changes nothing of it. The caller
 // holds changing.
 func (s *Session) put(value []byte) error {
-	r, key := s.store.config.Records, keyOf(s.Ref())
+	r, key := s.store.config.Records, s.Ref().Key()
 	if s.store.config.Replicas == nil {
 		_, err := r.kv.Put(r.ctx, key, value, 0)
 		return err
@@ -368,7 +364,7 @@ func (s *Session) put(value []byte) error {
 
 // erase removes the record of a session, as put stores it.
 func (s *Session) erase() error {
-	r, key := s.store.config.Records, keyOf(s.Ref())
+	r, key := s.store.config.Records, s.Ref().Key()
 	if s.store.config.Replicas == nil {
 		return r.kv.Delete(r.ctx, key, 0)
 	}
@@ -384,7 +380,7 @@ func (s *Session) compared(do func() error) error {
 		if !errors.Is(err, state.ErrConflict) {
 			return err
 		}
-		entry, err := r.kv.Get(r.ctx, keyOf(s.Ref()))
+		entry, err := r.kv.Get(r.ctx, s.Ref().Key())
 		if errors.Is(err, state.ErrNotFound) {
 			return ErrMoved
 		}
@@ -414,5 +410,5 @@ func (s *Store) Discard(ctx context.Context, owner auth.Owner, id string) error 
 	if found == nil {
 		return nil
 	}
-	return s.config.Records.kv.Delete(ctx, keyOf(Ref{found.Owner, found.ID, found.Epoch}), 0)
+	return s.config.Records.kv.Delete(ctx, found.ref().Key(), 0)
 }

@@ -200,8 +200,8 @@ func (a alone) Prove() error {
 	}
 	return nil
 }
-func (alone) Claim(context.Context, string, bool) (bool, error) { return true, nil }
-func (alone) Release(context.Context, string, bool) error       { return nil }
+func (alone) Claim(context.Context, string, bool) error   { return nil }
+func (alone) Release(context.Context, string, bool) error { return nil }
 
 // TestIdleWhileFenced: a server that cannot prove that it lives does not end a session that nobody used
 // there: another may have it by now.

@@ -32,6 +32,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,6 +104,11 @@ type Ref struct {
 	Owner auth.Owner
 	ID    string
 	Epoch int64
+}
+
+// Key is what stored things of the session are found by.
+func (r Ref) Key() string {
+	return state.Key(r.Owner.Tenant(), r.Owner.Name(), r.ID, strconv.FormatInt(r.Epoch, 10))
 }
 
 // Ref returns what names this session and no other.
@@ -329,26 +335,18 @@ func (s *Session) Private() (string, error) {
 	return dir, nil
 }
 
-// Home returns the home directory of what the session runs; "" as long as nobody
-// asked for its private directory, in which it is.
-func (s *Session) Home() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.private == "" {
-		return ""
-	}
-	return filepath.Join(s.private, "home")
-}
+// Home and Temp return the home directory of what the session runs, and the temporary one;
+// "" as long as nobody asked for its private directory, in which they are.
+func (s *Session) Home() string { return s.inPrivate("home") }
+func (s *Session) Temp() string { return s.inPrivate("tmp") }
 
-// Temp returns the temporary directory of what the session runs; "" as long as
-// nobody asked for its private directory, in which it is.
-func (s *Session) Temp() string {
+func (s *Session) inPrivate(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.private == "" {
 		return ""
 	}
-	return filepath.Join(s.private, "tmp")
+	return filepath.Join(s.private, name)
 }
 
 // Cache returns a directory of the session's principal that outlives the session,

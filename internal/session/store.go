@@ -201,9 +201,7 @@ func (s *Store) Answers() (usual, most int) {
 // Get returns a session of owner and marks it as used; without an id the
 // default session, which is made when it is first asked for.
 func (s *Store) Get(owner auth.Owner, id string) (*Session, error) {
-	if id == "" {
-		id = DefaultID
-	}
+	id = cmp.Or(id, DefaultID)
 	s.mu.RLock()
 	session, ok := s.byKey[key{owner, id}]
 	s.mu.RUnlock()
@@ -281,10 +279,7 @@ func (s *Store) createOwned(owner auth.Owner, request Request) (*Session, error)
 		return s.create(owner, request)
 	}
 	key := OwnerKey(owner, request.ID)
-	err := s.hold(key, func() error {
-		_, err := s.config.Replicas.Claim(context.Background(), key, request.Below != nil)
-		return err
-	})
+	err := s.hold(key, func() error { return s.config.Replicas.Claim(context.Background(), key, request.Below != nil) })
 	if err != nil {
 		return nil, fmt.Errorf("the session could not be made: %w", err)
 	}

@@ -28,3 +28,8 @@ func Parts(key string) []string {
 	}
 	return parts
 }
+
+// LastPart returns the last of the parts of a key.
+func LastPart(key string) string {
+	return unescapePart.Replace(key[strings.LastIndexByte(key, '/')+1:])
+}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -59,8 +58,11 @@ func (e *engine) Log(ctx context.Context, s Space) (Log, error) {
 	return l, nil
 }
 
-func (l *logSpace) Append(ctx context.Context, topic string, data []byte) (uint64, error) {
-	subject, packed, err := pack(topic, data)
+// recordSubject ends the subject of all records, as those have it that are stored already.
+const recordSubject = "calls"
+
+func (l *logSpace) Append(ctx context.Context, data []byte) (uint64, error) {
+	subject, packed, err := pack(recordSubject, data)
 	if err == nil {
 		err = l.e.condition.refuses()
 	}
@@ -79,14 +81,9 @@ func (l *logSpace) Append(ctx context.Context, topic string, data []byte) (uint6
 	return ack.Sequence, nil
 }
 
-func (l *logSpace) Read(ctx context.Context, topic string, from uint64, limit int) ([]Record, error) {
-	filter, err := selection(topic)
-	if err != nil {
-		return nil, err
-	}
-	var records []Record
+func (l *logSpace) Read(ctx context.Context, from uint64, limit int) (records []Record, _ error) {
 	for from = max(from, 1); len(records) < limit; from++ {
-		m, err := l.next(ctx, from, l.prefix+filter)
+		m, err := l.next(ctx, from)
 		if errors.Is(err, ErrNotFound) {
 			return records, nil
 		}
@@ -94,36 +91,18 @@ func (l *logSpace) Read(ctx context.Context, topic string, from uint64, limit in
 			return records, err
 		}
 		from = m.Sequence
-		text, data := unpack(strings.TrimPrefix(m.Subject, l.prefix), m.Data)
-		if selects(topic, text) {
-			records = append(records, Record{Seq: m.Sequence, Topic: text, Time: m.Time, Data: data})
-		}
+		records = append(records, Record{Seq: m.Sequence, Data: m.Data})
 	}
 	return records, nil
 }
 
-func (l *logSpace) next(ctx context.Context, from uint64, filter string) (*jetstream.RawStreamMsg, error) {
+// next returns the first record at a number or after it.
+func (l *logSpace) next(ctx context.Context, from uint64) (*jetstream.RawStreamMsg, error) {
 	if err := l.e.condition.refuses(); err != nil {
 		return nil, err
 	}
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	m, err := l.stream.GetMsg(short, from, jetstream.WithGetMsgSubject(filter))
+	m, err := l.stream.GetMsg(short, from, jetstream.WithGetMsgSubject(l.prefix+">"))
 	return m, l.e.failure(ctx, err)
-}
-
-// selection returns the subjects of a topic, or of those below it.
-func selection(topic string) (filter string, err error) {
-	if below(topic) {
-		return filterOf(topic)
-	}
-	filter, _, err = subjectOf(topic)
-	return filter, err
-}
-
-func below(topic string) bool { return topic == "" || strings.HasSuffix(topic, "/") }
-
-// selects reports whether text is of a topic: filters let some through that are not.
-func selects(topic, text string) bool {
-	return text == topic || below(topic) && strings.HasPrefix(text, topic)
 }

@@ -147,3 +147,12 @@ func (m *Mirror[T]) Keys(prefix string) []string {
 	slices.Sort(keys)
 	return keys
 }
+
+// Names returns the last parts of the keys below a prefix.
+func (m *Mirror[T]) Names(prefix string) []string {
+	names := m.Keys(prefix)
+	for i, key := range names {
+		names[i] = LastPart(key)
+	}
+	return names
+}

@@ -38,7 +38,7 @@ func (r *run) call(ctx context.Context, s *ready, path string, scope map[string]
 			if err == nil || !r.again(s, path) {
 				return output, err
 			}
-			if err := r.next(ctx, s, path, 0, true); err != nil {
+			if err := r.next(s, path, 0, true); err != nil {
 				return nil, err
 			}
 		}
@@ -120,17 +120,17 @@ func (r *run) attempt(ctx context.Context, s *ready, path string, call errand.Ca
 	case errand.Succeeded:
 		return end, nil
 	case errand.Limited:
-		return nil, r.anew(ctx, s, path, end, max(min(end.After, time.Minute), limitedFor))
+		return nil, r.anew(s, path, end, max(min(end.After, time.Minute), limitedFor))
 	case errand.Unstarted:
-		return nil, r.anew(ctx, s, path, end, 0)
+		return nil, r.anew(s, path, end, 0)
 	case errand.Lost:
 		if s.Idempotent {
-			return nil, r.anew(ctx, s, path, end, 0)
+			return nil, r.anew(s, path, end, 0)
 		}
 		return nil, failed(path, cmp.Or(end.Code, "interrupted"), "%s It is not made again by itself: look, and resume the run, with done where it is done", end.Message)
 	case errand.Failed:
 		if r.again(s, path) {
-			return nil, r.next(ctx, s, path, 0, true)
+			return nil, r.next(s, path, 0, true)
 		}
 	}
 	return nil, failed(path, end.Code, "%s", end.Message)
@@ -154,15 +154,15 @@ func (r *run) asks(path string, event *errand.Event) {
 func (r *run) again(s *ready, path string) bool { return r.record(path).Tries < s.Retry.Times }
 
 // anew has a step begun once more of which nothing came.
-func (r *run) anew(ctx context.Context, s *ready, path string, end *errand.End, wait time.Duration) error {
+func (r *run) anew(s *ready, path string, end *errand.End, wait time.Duration) error {
 	if r.record(path).Attempt >= maxAnew+s.Retry.Times {
 		return failed(path, end.Code, "%s It was tried %d times", end.Message, maxAnew)
 	}
-	return r.next(ctx, s, path, wait, false)
+	return r.next(s, path, wait, false)
 }
 
 // next stores that a step is tried once more, and when.
-func (r *run) next(_ context.Context, s *ready, path string, wait time.Duration, counts bool) error {
+func (r *run) next(s *ready, path string, wait time.Duration, counts bool) error {
 	record := r.record(path)
 	record.Attempt = max(record.Attempt, 1) + 1
 	if counts {
@@ -219,7 +219,7 @@ func (r *run) approval(ctx context.Context, s *ready, path string, scope map[str
 		var why *stepError
 		switch {
 		case errors.As(err, &why) && why.code == "unanswered" && time.Since(began) < s.Timeout:
-			if err := r.next(ctx, s, path, 0, false); err != nil {
+			if err := r.next(s, path, 0, false); err != nil {
 				return nil, err
 			}
 		case err != nil:

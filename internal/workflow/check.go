@@ -358,8 +358,8 @@ func (c *checker) fits(s *ready, at string) {
 		return
 	}
 	_, err = tool.Decode(&c.world.Env, text)
-	var wrong *tools.InputError
-	if !errors.As(err, &wrong) {
+	wrong, ok := errors.AsType[*tools.InputError](err)
+	if !ok {
 		return
 	}
 	for _, p := range wrong.Problems {

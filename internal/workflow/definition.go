@@ -27,7 +27,6 @@
 package workflow
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -163,33 +162,6 @@ func Parse(text string, world World) (*Workflow, error) {
 	c := &checker{reader: r, definition: &d, world: world}
 	w := c.check()
 	return w, r.Err()
-}
-
-// Calls returns the names of the tools that a workflow calls, and those of the workflows that it runs.
-func (w *Workflow) Calls() (tools, workflows []string) {
-	for _, s := range w.steps {
-		switch {
-		case s.Tool != "":
-			tools = append(tools, s.Tool)
-		case s.Agent != "":
-			tools = append(tools, "agent")
-		case s.Workflow != "":
-			workflows = append(workflows, s.Workflow)
-		}
-	}
-	return tools, workflows
-}
-
-// Steps returns how many steps there are.
-func (w *Workflow) Steps() int { return len(w.steps) }
-
-// Fits returns why a value is none of the workflow's parameters, or nil.
-func (w *Workflow) Fits(parameters json.RawMessage) error {
-	if len(parameters) == 0 {
-		parameters = json.RawMessage("{}")
-	}
-	_, err := w.parameters.Check(parameters)
-	return err
 }
 
 // Outline returns the steps in a few words each, one a line.

@@ -137,8 +137,7 @@ func (w *Workflows) changeHead(ctx context.Context, k *buckets, key string, chan
 		entry, err := k.runs.Get(ctx, key)
 		if errors.Is(err, state.ErrNotFound) {
 			k.heads.Forget(key)
-			parts := state.Parts(key)
-			return noRun(parts[len(parts)-1])
+			return noRun(state.LastPart(key))
 		}
 		if err != nil {
 			return unavailable(err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -221,27 +222,13 @@ func (r *run) renew(key string, lease state.Revision) (state.Revision, error) {
 // loadSteps returns what is stored of the steps of a run, by path.
 func loadSteps(ctx context.Context, kv state.KV, id string) (map[string]*stepRecord, error) {
 	steps := make(map[string]*stepRecord)
-	prefix := stepsOf(id)
-	ctx, enough := context.WithCancel(ctx)
-	defer enough()
-	whole := false
-	err := kv.Watch(ctx, prefix, func(e state.Entry) {
-		switch {
-		case whole:
-		case e.Key == "":
-			whole = true
-			enough()
-		case !e.Deleted:
-			record := new(stepRecord)
-			if json.Unmarshal(e.Value, record) == nil {
-				steps[state.Parts(e.Key[len(prefix):])[0]] = record
-			}
+	err := state.Snapshot(ctx, kv, stepsOf(id), func(e state.Entry) {
+		record := new(stepRecord)
+		if json.Unmarshal(e.Value, record) == nil {
+			steps[state.LastPart(e.Key)] = record
 		}
 	})
-	if whole {
-		return steps, nil
-	}
-	return nil, err
+	return steps, err
 }
 
 // record returns what is known of a step; a copy.
@@ -280,7 +267,7 @@ func (r *run) store(path string, record stepRecord) error {
 		if r.ctx.Err() != nil {
 			return context.Cause(r.ctx)
 		}
-		r.w.sleep(r.ctx, wait)
+		sleep(r.ctx, wait)
 	}
 	r.mu.Lock()
 	r.kept += len(record.Output)
@@ -296,16 +283,12 @@ func (r *run) store(path string, record stepRecord) error {
 func (r *run) follow(out tools.Sink) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.followers = append(r.followers[:len(r.followers):len(r.followers)], out)
+	r.followers = append(slices.Clip(r.followers), out)
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for i, f := range r.followers {
-			if f == out {
-				r.followers = append(r.followers[:i:i], r.followers[i+1:]...)
-				return
-			}
-		}
+		i := slices.Index(r.followers, out)
+		r.followers = slices.Concat(r.followers[:i], r.followers[i+1:]) // others may be reading the old one
 	}
 }
 

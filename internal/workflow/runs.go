@@ -125,7 +125,7 @@ func (w *Workflows) Begin() {
 			} else if w.base.Err() == nil {
 				w.options.Logger.Warn("workflows cannot be read yet", zap.Error(err))
 			}
-			w.sleep(w.base, leaseRenew)
+			sleep(w.base, leaseRenew)
 		}
 	})
 }
@@ -139,12 +139,10 @@ func (w *Workflows) enter(f func()) {
 	}
 }
 
-func (w *Workflows) sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 

@@ -4,7 +4,6 @@
 package workflow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +57,7 @@ func (w *Workflows) read(ctx context.Context, k *buckets, env tools.Env, name, t
 	if _, err := g.below(ctx, parsed, []string{name}); err != nil {
 		return workflow.About{}, nil, &tools.Failure{Code: "invalid_workflow", Message: err.Error()}
 	}
-	return workflow.About{Name: name, Description: parsed.Description, Text: text, Steps: parsed.Steps(), Outline: parsed.Outline()}, g.others, nil
+	return workflow.About{Name: name, Description: parsed.Description, Text: text, Steps: len(parsed.steps), Outline: parsed.Outline()}, g.others, nil
 }
 
 const maxBelow = 5 // workflows that run each other
@@ -72,8 +71,11 @@ type gathering struct {
 
 // below collects what parsed runs, and returns how many of them run each other.
 func (g *gathering) below(ctx context.Context, parsed *Workflow, path []string) (depth int, err error) {
-	_, names := parsed.Calls()
-	for _, name := range names {
+	for _, s := range parsed.steps {
+		name := s.Workflow
+		if name == "" {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return 0, context.Cause(ctx)
 		}
@@ -164,16 +166,7 @@ func (w *Workflows) Save(ctx context.Context, env tools.Env, name, text string, 
 
 // none is the failure of a workflow that is not there, for this principal.
 func (w *Workflows) none(k *buckets, env tools.Env, name string) error {
-	var names []string
-	for _, key := range k.texts.Keys(definitions + state.Key(ownerOf(env)) + "/") {
-		parts := state.Parts(key)
-		names = append(names, parts[len(parts)-1])
-	}
-	there := "There are none."
-	if len(names) > 0 {
-		there = "There are: " + strings.Join(names[:min(len(names), 30)], ", ") + "."
-	}
-	return tools.Failf("no_such_workflow", "There is no workflow %.64q%s %s", name, cmp.Or(nearest.Hint(nearest.Names(name, names)), "."), there)
+	return tools.Failf("no_such_workflow", "%s", nearest.Missing("workflow", name, k.texts.Names(definitions+state.Key(ownerOf(env))+"/")))
 }
 
 func about(name string, s *saved) workflow.About {
@@ -208,8 +201,7 @@ func (w *Workflows) List(ctx context.Context, env tools.Env) ([]workflow.About, 
 	var list []workflow.About
 	for _, key := range k.texts.Keys(definitions + state.Key(ownerOf(env)) + "/") {
 		if s, _, there := k.texts.Get(key); there {
-			parts := state.Parts(key)
-			list = append(list, about(parts[len(parts)-1], s))
+			list = append(list, about(state.LastPart(key), s))
 		}
 	}
 	return list, nil

@@ -4,10 +4,12 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -92,12 +94,7 @@ func (r *run) paused() bool {
 
 // isReady reports whether all are over that a step comes after.
 func isReady(s *ready, over map[*ready]*ended) bool {
-	for _, before := range s.after {
-		if e := over[before]; e == nil || e.err != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.after, func(before *ready) bool { return over[before] == nil || over[before].err != nil })
 }
 
 // scopeOf returns what expressions may speak of once the steps are over that are.
@@ -203,16 +200,11 @@ func (r *run) fail(path string, err error) {
 // skips reports whether a step is left out: its condition does not hold, or everything that it
 // comes after was left out.
 func (r *run) skips(s *ready, scope map[string]any, over map[*ready]*ended) (bool, error) {
-	if len(s.after) > 0 {
-		all := true
-		r.mu.Lock()
-		for _, before := range s.after {
-			all = all && over[before].skipped
-		}
-		r.mu.Unlock()
-		if all {
-			return true, nil
-		}
+	r.mu.Lock()
+	some := slices.ContainsFunc(s.after, func(before *ready) bool { return !over[before].skipped })
+	r.mu.Unlock()
+	if len(s.after) > 0 && !some {
+		return true, nil
 	}
 	if s.when == nil {
 		return false, nil
@@ -247,7 +239,7 @@ func (r *run) perform(ctx context.Context, s *ready, path string, scope map[stri
 	}
 	outputs := make([]json.RawMessage, len(list))
 	items, itemsCtx := errgroup.WithContext(ctx)
-	items.SetLimit(max(s.Parallel, 0) + map[bool]int{true: mapAtOnce}[s.Parallel == 0])
+	items.SetLimit(cmp.Or(s.Parallel, mapAtOnce))
 	for i, item := range list {
 		items.Go(func() (err error) {
 			if r.paused() || itemsCtx.Err() != nil {
@@ -333,14 +325,11 @@ func (r *run) until(ctx context.Context, at time.Time) error {
 		if left <= 0 {
 			return nil
 		}
-		timer := time.NewTimer(min(left, 30*time.Second))
 		select {
-		case <-timer.C:
+		case <-time.After(min(left, 30*time.Second)):
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
 		case <-r.pausing:
-			timer.Stop()
 			return errPaused
 		}
 	}

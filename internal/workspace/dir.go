@@ -284,14 +284,7 @@ func (w *Workspace) ResolveEntry(name string) (path string, inside bool) {
 	at, inside := w.Resolve(parent)
 	path = filepath.Join(at, base)
 	if !inside { // from above into the workspace, or outside
-		return w.entryWithin(path)
+		path = w.relative(path)
 	}
-	return path, true
-}
-
-func (w *Workspace) entryWithin(path string) (string, bool) {
-	if rel, ok := w.within(path); ok {
-		return rel, true
-	}
-	return path, false
+	return path, !filepath.IsAbs(path)
 }

@@ -50,11 +50,11 @@ func (f *Opened) Info() Info { return f.info }
 
 // Now tells of the file as it is.
 func (f *Opened) Now() (Info, error) {
-	var st unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(f.fd, &st) }); err != nil {
+	info, err := fstat(f.fd)
+	if err != nil {
 		return Info{}, explain(f.path, err)
 	}
-	return infoOf(&st), nil
+	return info, nil
 }
 
 // Unchanged reports whether what was read since the file was opened is of one

@@ -117,6 +117,14 @@ func (d *Dir) OpenListed(name string) (Reader, error) {
 	return Reader{fd}, err
 }
 
+// OpenBelow opens what was a regular file, by a path below the directory, and
+// follows no link: where something else has taken its name since, that is opened.
+// It never blocks. Close it after use.
+func (d *Dir) OpenBelow(path string) (Reader, error) {
+	fd, err := openBelow(d.fd, path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	return Reader{fd}, err
+}
+
 // Stat tells of the file as it is now.
 func (r Reader) Stat() (Stat, error) {
 	var s unix.Stat_t
@@ -146,6 +154,26 @@ func (r Reader) ReadFirst(p []byte) (n int, err error) {
 
 // Close closes the file.
 func (r Reader) Close() { unix.Close(r.fd) }
+
+// A Notice is something that happened in a directory, or to a file.
+type Notice struct {
+	Dir    int32  // the number of the directory or file
+	Name   string // in the directory; empty for the directory or file itself
+	Opened bool   // it was opened, and nothing else
+	Came   bool   // the name is new, or stands for something else
+	Went   bool   // the name is gone
+	Move   uint32 // tells which coming belongs to a going, within one watch; 0 for none
+	IsDir  bool   // what has changed is a directory
+	Gone   bool   // the directory or file itself is gone, or the directory elsewhere
+	Missed bool   // there were more changes than the kernel keeps: anything may have changed
+}
+
+func statOf(s *unix.Stat_t) Stat {
+	return Stat{
+		Kind: kindOfMode(uint32(s.Mode)), Dev: uint64(s.Dev), Ino: s.Ino, Links: uint64(s.Nlink), Size: s.Size, //nolint:unconvert // the types differ between systems
+		MTime: unix.TimespecToNsec(s.Mtim), CTime: unix.TimespecToNsec(s.Ctim),
+	}
+}
 
 func kindOfMode(mode uint32) FileType {
 	switch mode & unix.S_IFMT {

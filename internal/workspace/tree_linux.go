@@ -83,13 +83,6 @@ func (d *Dir) kindOfEntry(name []byte, kind byte) FileType {
 	return Special
 }
 
-func statOf(s *unix.Stat_t) Stat {
-	return Stat{
-		Kind: kindOfMode(s.Mode), Dev: uint64(s.Dev), Ino: s.Ino, Links: uint64(s.Nlink), Size: s.Size,
-		MTime: unix.TimespecToNsec(s.Mtim), CTime: unix.TimespecToNsec(s.Ctim),
-	}
-}
-
 // localSystems are file systems on which nobody but this kernel changes files.
 var localSystems = map[int64]bool{
 	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true,
@@ -133,14 +126,6 @@ func (r Reader) CloseUnwritten() bool {
 	_, err := unix.FcntlInt(uintptr(r.fd), unix.F_SETLEASE, unix.F_RDLCK)
 	r.Close() // which ends the lease
 	return err == nil
-}
-
-// OpenBelow opens what was a regular file, by a path below the directory, and
-// follows no link: where something else has taken its name since, that is opened.
-// It never blocks. Close it after use.
-func (d *Dir) OpenBelow(path string) (Reader, error) {
-	fd, err := openBelow(d.fd, path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
-	return Reader{fd}, err
 }
 
 // A Watch is told by the kernel what changes in directories, and what happens to
@@ -188,19 +173,6 @@ func (w *Watch) Remove(number int32) { _, _ = unix.InotifyRmWatch(w.fd, uint32(n
 
 // Close ends the watch.
 func (w *Watch) Close() { unix.Close(w.fd) }
-
-// A Notice is something that happened in a directory, or to a file.
-type Notice struct {
-	Dir    int32  // the number of the directory or file
-	Name   string // in the directory; empty for the directory or file itself
-	Opened bool   // it was opened, and nothing else
-	Came   bool   // the name is new, or stands for something else
-	Went   bool   // the name is gone
-	Move   uint32 // tells which coming belongs to a going, within one watch; 0 for none
-	IsDir  bool   // what has changed is a directory
-	Gone   bool   // the directory or file itself is gone, or the directory elsewhere
-	Missed bool   // there were more changes than the kernel keeps: anything may have changed
-}
 
 // maxEvent is how long an event can be.
 const maxEvent = unix.SizeofInotifyEvent + unix.NAME_MAX + 1

@@ -43,13 +43,6 @@ func (d *Dir) List(_ []byte, yield func(name []byte, kind FileType) bool) error 
 	return err
 }
 
-func statOf(s *unix.Stat_t) Stat {
-	return Stat{
-		Kind: kindOfMode(uint32(s.Mode)), Dev: uint64(s.Dev), Ino: s.Ino, Links: uint64(s.Nlink), Size: s.Size,
-		MTime: unix.TimespecToNsec(s.Mtim), CTime: unix.TimespecToNsec(s.Ctim),
-	}
-}
-
 // Local reports whether the directory is on a file system where every change is
 // made by this kernel. Here that is not known.
 func (d *Dir) Local() bool { return false }
@@ -65,14 +58,6 @@ func (r Reader) Unwritten() bool { return false }
 func (r Reader) CloseUnwritten() bool {
 	r.Close()
 	return false
-}
-
-// OpenBelow opens what was a regular file, by a path below the directory, and
-// follows no link: where something else has taken its name since, that is opened.
-// It never blocks. Close it after use.
-func (d *Dir) OpenBelow(path string) (Reader, error) {
-	fd, err := openBelow(d.fd, path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
-	return Reader{fd}, err
 }
 
 // A Watch is told by the kernel what changes in directories, and what happens to
@@ -108,19 +93,6 @@ func (m *Mounts) Any() bool { return true }
 
 // Changed is never called.
 func (m *Mounts) Changed() bool { return true }
-
-// A Notice is something that happened in a directory, or to a file.
-type Notice struct {
-	Dir    int32
-	Name   string
-	Opened bool
-	Came   bool
-	Went   bool
-	Move   uint32
-	IsDir  bool
-	Gone   bool
-	Missed bool
-}
 
 // Changes is never called.
 func (w *Watch) Changes(func(Notice)) error { return errors.ErrUnsupported }

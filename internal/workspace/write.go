@@ -52,7 +52,7 @@ func (w *Workspace) WriteFile(path string, data []byte, mode fs.FileMode, old Ve
 	defer f.close()
 	w.intents.add(f.path)
 	for try := 0; ; try++ {
-		info, err := f.write(name, data, mode, old)
+		info, err := f.replace(name, old, func(fd int, was Info) (Info, error) { return fill(fd, data, mode, was) })
 		// A cleaner of another process can take a file that was not locked yet.
 		if !errors.Is(err, errTempGone) || try == 10 {
 			return info, err
@@ -62,7 +62,8 @@ func (w *Workspace) WriteFile(path string, data []byte, mode fs.FileMode, old Ve
 
 var errTempGone = errors.New("the temporary file is gone")
 
-func (f folder) write(name string, data []byte, mode fs.FileMode, old Version) (Info, error) {
+// replace gives a file the content that fill writes to a temporary one.
+func (f folder) replace(name string, old Version, fill func(fd int, was Info) (Info, error)) (Info, error) {
 	path := filepath.Join(f.path, name)
 	was, err := f.replaceable(name, old)
 	if err != nil {
@@ -72,7 +73,7 @@ func (f folder) write(name string, data []byte, mode fs.FileMode, old Version) (
 	if err != nil {
 		return Info{}, explain(path, err)
 	}
-	info, err := fill(fd, data, mode, was)
+	info, err := fill(fd, was)
 	if err == nil {
 		err = retry(func() error { return unix.Fsync(fd) })
 	}

@@ -210,9 +210,9 @@ func (v view) step(m Mount) error {
 	case BindDevice:
 		return ignoreMissing(v.bind(m, unix.MOUNT_ATTR_NOSUID))
 	case Hold:
-		return ignoreMissing(v.hold(m.Target))
+		return ignoreMissing(v.onItself(m.Target, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV))
 	case Fix:
-		return ignoreMissing(v.fix(m.Target))
+		return ignoreMissing(v.onItself(m.Target, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV))
 	case Cover:
 		return ignoreMissing(v.hide(m.Target))
 	}
@@ -331,23 +331,15 @@ func (v view) mountAt(source, target string, at int, attributes uint64) error {
 	return unix.MountSetattr(mounted, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: attributes})
 }
 
-// hold mounts a directory on itself: where something is mounted, nothing is renamed.
-func (v view) hold(path string) error {
+// onItself mounts a file or directory on itself: where something is mounted, nothing is
+// renamed.
+func (v view) onItself(path string, attributes uint64) error {
 	at, err := v.open(path)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(at)
-	return v.mountAt(fdPath(at), path, at, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
-}
-
-func (v view) fix(path string) error {
-	at, err := v.open(path)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(at)
-	return v.mountAt(fdPath(at), path, at, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	return v.mountAt(fdPath(at), path, at, attributes)
 }
 
 // hide hides a file behind a socket that nobody listens on, which cannot be opened
