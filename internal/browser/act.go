@@ -4,6 +4,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -62,8 +63,7 @@ const coverScript = `function(hit) {
 
 // gone says that an element can no longer be used.
 func (t *Tab) gone(ref string, err error) error {
-	var protocol *protocolError
-	if err == nil || errors.As(err, &protocol) {
+	if _, ok := errors.AsType[*protocolError](err); ok || err == nil {
 		return tools.Failf("not_visible", "%s is not there any more, or is not visible: take a snapshot to see what there is.", ref)
 	}
 	return err
@@ -434,11 +434,7 @@ func (b *Browser) Downloaded(ctx context.Context, long time.Duration) (Download,
 	}
 	d.taken = true
 	if d.State != "completed" {
-		why := d.Why
-		if why == "" {
-			why = "the browser cancelled it"
-		}
-		return *d, nil, tools.Failf("download_cancelled", "The download of %s ended: %s.", d.Name, why)
+		return *d, nil, tools.Failf("download_cancelled", "The download of %s ended: %s.", d.Name, cmp.Or(d.Why, "the browser cancelled it"))
 	}
 	file, err := b.files.OpenFile(filepath.Join("downloads", d.GUID), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold it up
 	if err != nil {

@@ -149,12 +149,10 @@ func (b *Browser) opens(host Host) bool {
 
 // anyLocal reports whether a page of the session's own loopback is open.
 func (b *Browser) anyLocal() bool {
-	for _, t := range b.tabs {
-		if host, ok := HostOf(t.url); ok && host.isLocal() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.tabs, func(t *Tab) bool {
+		host, ok := HostOf(t.url)
+		return ok && host.isLocal()
+	})
 }
 
 // remember keeps why something was refused, for who asks why a page is not there.

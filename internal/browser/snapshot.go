@@ -6,6 +6,7 @@ package browser
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,11 +158,9 @@ func (t *Tab) Snapshot(ctx context.Context, ref string, all bool) (s Snapshot, e
 			}
 		}
 		lines := t.refs.flat(tree.render(from, 0), 0, nil)
-		if ref != "" {
-			s.Lines = lines
+		if s.Lines = lines; ref != "" {
 			return nil
 		}
-		s.Lines = lines
 		if changes := changed(t.shown, lines); t.shown != nil && !all && len(changes) <= len(lines)/2 {
 			s.Lines, s.Changes = changes, true
 		}
@@ -200,9 +199,7 @@ func (t *Tab) accessibility(ctx context.Context) (*tree, error) {
 			}
 			if inner, err := t.frameTree(ctx, child.Frame.ID); err == nil {
 				all.frames[owner] = inner
-				for id, node := range inner.byBackend {
-					all.byBackend[id] = node
-				}
+				maps.Copy(all.byBackend, inner.byBackend)
 			}
 			add(child.ChildFrames)
 		}
@@ -350,23 +347,19 @@ func (r *refs) flat(nodes []shownNode, depth int, lines []string) []string {
 
 // changed returns the lines that were removed, with a -, and those that were added, with a
 // +.
-func changed(before, after []string) (lines []string) {
-	count := make(map[string]int, len(after))
-	for _, line := range after {
+func changed(before, after []string) []string {
+	return append(without("- ", before, after), without("+ ", after, before)...)
+}
+
+// without returns the lines that a list has and the other has not, with a mark.
+func without(mark string, list, other []string) (lines []string) {
+	count := make(map[string]int, len(other))
+	for _, line := range other {
 		count[line]++
 	}
-	for _, line := range before {
+	for _, line := range list {
 		if count[line]--; count[line] < 0 {
-			lines = append(lines, "- "+strings.TrimLeft(line, " "))
-		}
-	}
-	clear(count)
-	for _, line := range before {
-		count[line]++
-	}
-	for _, line := range after {
-		if count[line]--; count[line] < 0 {
-			lines = append(lines, "+ "+strings.TrimLeft(line, " "))
+			lines = append(lines, mark+strings.TrimLeft(line, " "))
 		}
 	}
 	return lines

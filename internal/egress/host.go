@@ -31,6 +31,12 @@ func (t target) isLoopback() bool {
 	return t.addr.IsLoopback() || t.host == "localhost" || strings.HasSuffix(t.host, ".localhost")
 }
 
+// IsHere reports whether a host is written as this machine: localhost, or an address on loopback.
+func IsHere(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
 // targetOf returns what a request asks to reach.
 func targetOf(r *http.Request) (target, error) {
 	switch {

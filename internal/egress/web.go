@@ -179,9 +179,7 @@ func ParseURL(text string) (u *url.URL, host string, port int, err error) {
 	}
 	u.Fragment, u.RawFragment = "", ""
 	u.RawQuery = escapeQuery(u.RawQuery)
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	return u, to.host, int(to.port), nil
 }
 

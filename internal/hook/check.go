@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -99,7 +98,7 @@ func (s *Spec) checkEndpoint(m Machine, fault func(key, format string, args ...a
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		fault(".url", "%.80q is no address: want one such as https://checks.example.com/toolserver", s.URL)
-	} else if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+	} else if u.Scheme == "http" && !egress.IsHere(u.Hostname()) {
 		fault(".url", "http to %s sends inputs and results in the clear, and anybody on the way can answer: want https, or an endpoint on this machine", u.Hostname())
 	} else if _, err := egress.Named(u); err != nil {
 		fault(".url", "%v", err)
@@ -114,11 +113,6 @@ func (s *Spec) checkEndpoint(m Machine, fault func(key, format string, args ...a
 	} else if dir := m.holds(s.SecretFile); dir != "" && !isTemp(dir) {
 		fault(".secret_file", "%s lies in %s, where calls can read and write: put it where only the operator can", s.SecretFile, dir)
 	}
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // isTemp reports whether a directory is one of which each session has its own.

@@ -221,7 +221,8 @@ func (q *question) whatIf(names []string, texts map[string]string, wide bool, an
 		return err
 	}
 	answer.Late = answer.Late || late
-	answer.New, answer.Fixed = differ(known, q.all(after))
+	now := q.all(after)
+	answer.New, answer.Fixed = without(now, known), without(known, now)
 	return nil
 }
 
@@ -263,27 +264,18 @@ func (q *question) restore(there, missing []string) error {
 	return nil
 }
 
-// differ returns what is in one list and not in the other.
-func differ(before, after []Problem) (added, gone []Problem) {
+// without returns what a list has and the other has not.
+func without(list, other []Problem) (rest []Problem) {
 	count := make(map[Problem]int)
-	for _, p := range before {
+	for _, p := range other {
 		count[p.same()]++
 	}
-	for _, p := range after {
+	for _, p := range list {
 		if count[p.same()]--; count[p.same()] < 0 {
-			added = append(added, p)
+			rest = append(rest, p)
 		}
 	}
-	count = make(map[Problem]int)
-	for _, p := range after {
-		count[p.same()]++
-	}
-	for _, p := range before {
-		if count[p.same()]--; count[p.same()] < 0 {
-			gone = append(gone, p)
-		}
-	}
-	return added, gone
+	return rest
 }
 
 // Times of servers that tell of problems by themselves.

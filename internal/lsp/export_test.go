@@ -3,7 +3,11 @@
 
 package lsp
 
-import "github.com/toolserver/toolserver/internal/tools"
+import (
+	"context"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
 
 // Slots returns how many places for servers a session has.
 func (s *Set) Slots(of tools.Session) int {
@@ -31,4 +35,16 @@ func (s *Set) Running(of tools.Session) (n int) {
 		}
 	}
 	return n
+}
+
+// Outline returns what a server says is in a file.
+func (a *Asker) Outline(ctx context.Context, path string) (list []Symbol, err error) {
+	_, err = a.ask(ctx, path, func(q *question) error {
+		d, err := q.open(q.ctx, path)
+		if err == nil {
+			list, err = q.symbolsIn(&d)
+		}
+		return err
+	})
+	return list, err
 }

@@ -83,39 +83,32 @@ func (q *question) related(r Relation, at protocol.TextDocumentPositionParams) (
 			return q.remote.References(ctx, &protocol.ReferenceParams{TextDocumentPositionParams: at, Context: protocol.ReferenceContext{IncludeDeclaration: true}})
 		})
 	case Declaration:
-		if q.can.DeclarationProvider == nil {
-			return nil, q.cannot("tell declarations from definitions: ask for the definition")
-		}
-		result, err := within(q, func(ctx context.Context) (protocol.DeclarationResult, error) {
+		return lead(q, q.can.DeclarationProvider != nil, "tell declarations from definitions: ask for the definition", func(ctx context.Context) (protocol.DeclarationResult, error) {
 			return q.remote.Declaration(ctx, &protocol.DeclarationParams{TextDocumentPositionParams: at})
 		})
-		return placesOf(result), err
 	case TypeDefinition:
-		if q.can.TypeDefinitionProvider == nil {
-			return nil, q.cannot("find the definitions of types")
-		}
-		result, err := within(q, func(ctx context.Context) (protocol.DefinitionResult, error) {
+		return lead(q, q.can.TypeDefinitionProvider != nil, "find the definitions of types", func(ctx context.Context) (protocol.DefinitionResult, error) {
 			return q.remote.TypeDefinition(ctx, &protocol.TypeDefinitionParams{TextDocumentPositionParams: at})
 		})
-		return placesOf(result), err
 	case Implementation:
-		if q.can.ImplementationProvider == nil {
-			return nil, q.cannot("find implementations")
-		}
-		result, err := within(q, func(ctx context.Context) (protocol.DefinitionResult, error) {
+		return lead(q, q.can.ImplementationProvider != nil, "find implementations", func(ctx context.Context) (protocol.DefinitionResult, error) {
 			return q.remote.Implementation(ctx, &protocol.ImplementationParams{TextDocumentPositionParams: at})
 		})
-		return placesOf(result), err
 	case Definition:
-		if q.can.DefinitionProvider == nil {
-			return nil, q.cannot("find definitions")
-		}
-		result, err := within(q, func(ctx context.Context) (protocol.DefinitionResult, error) {
+		return lead(q, q.can.DefinitionProvider != nil, "find definitions", func(ctx context.Context) (protocol.DefinitionResult, error) {
 			return q.remote.Definition(ctx, &protocol.DefinitionParams{TextDocumentPositionParams: at})
 		})
-		return placesOf(result), err
 	}
 	return nil, tools.Failf("no_such_relation", "There is no relation %q between a name and places: there are %s, %s, %s, %s and %s.", r, Definition, Declaration, TypeDefinition, Implementation, References)
+}
+
+// lead returns the places that a server answers with, if it can tell them.
+func lead[R any](q *question, can bool, cannot string, ask func(ctx context.Context) (R, error)) ([]protocol.Location, error) {
+	if !can {
+		return nil, q.cannot(cannot)
+	}
+	result, err := within(q, ask)
+	return placesOf(result), err
 }
 
 // placesOf returns the places of an answer in each of its forms.

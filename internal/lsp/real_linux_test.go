@@ -43,12 +43,12 @@ func agree(t *testing.T, k *kit, d *direct, language string, symbols ...[2]strin
 	t.Helper()
 	for _, one := range symbols {
 		path, name := one[0], one[1]
-		outline, err := k.asker.DocumentSymbols(t.Context(), path)
+		outline, err := k.asker.Outline(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		target := lsp.Target{Path: path}
-		for _, s := range outline.List {
+		for _, s := range outline {
 			if s.Name == name {
 				target.Line, target.Column = s.Line, s.Column
 			}
@@ -213,17 +213,17 @@ func TestGoplsAnswers(t *testing.T) {
 	if err != nil || len(completions.List) == 0 || completions.List[0].Label != "Radius" || completions.List[0].Kind != "field" {
 		t.Errorf("completions: %+v, %v", completions, err)
 	}
-	symbols, err := k.asker.DocumentSymbols(t.Context(), "shape.go")
+	symbols, err := k.asker.Outline(t.Context(), "shape.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var outline []string
-	for _, s := range symbols.List {
+	for _, s := range symbols {
 		outline = append(outline, strings.Repeat(" ", s.Depth)+s.Kind+" "+s.Name)
 	}
 	equal(t, "outline", outline, []string{"interface Shape", " method Area", "struct Circle", " field Radius", "method (Circle).Area", "variable Unit"})
 
-	callers, err := k.asker.Hierarchy(t.Context(), lsp.Callers, lsp.Target{Symbol: "Total"}, 2)
+	callers, err := k.asker.Hierarchy(t.Context(), lsp.Callers, lsp.Target{Symbol: "Total"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,11 +232,11 @@ func TestGoplsAnswers(t *testing.T) {
 		who = append(who, s.Name)
 	}
 	equal(t, "callers", who, []string{"main", "Twice"})
-	callees, err := k.asker.Hierarchy(t.Context(), lsp.Callees, lsp.Target{Path: "total.go", Symbol: "Twice"}, 1)
+	callees, err := k.asker.Hierarchy(t.Context(), lsp.Callees, lsp.Target{Path: "total.go", Symbol: "Twice"})
 	if err != nil || len(callees.List) != 1 || callees.List[0].Name != "Total" || len(callees.List[0].Sites) != 2 {
 		t.Errorf("callees: %+v, %v", callees, err)
 	}
-	types, err := k.asker.Hierarchy(t.Context(), lsp.Subtypes, lsp.Target{Path: "shape.go", Symbol: "Shape"}, 1)
+	types, err := k.asker.Hierarchy(t.Context(), lsp.Subtypes, lsp.Target{Path: "shape.go", Symbol: "Shape"})
 	if err != nil || len(types.List) != 1 || types.List[0].Name != "Circle" {
 		t.Errorf("subtypes: %+v, %v", types, err)
 	}

@@ -27,17 +27,9 @@ type Symbol struct {
 	Name        string
 	Kind        string // such as "function"
 	Container   string // what it is in, where that is known; several joined by dots
-	Detail      string // such as its type
 	Location           // of its name
 	Begin, Last int    // the lines of all of it, where they are known
 	Depth       int    // how many symbols it is in
-}
-
-// Symbols are several.
-type Symbols struct {
-	About
-	List []Symbol
-	More int // how many were left out
 }
 
 // Bounds of answers.
@@ -60,25 +52,7 @@ func kindOf(k protocol.SymbolKind) string {
 	return "symbol"
 }
 
-// DocumentSymbols returns what is in a file, in its order.
-func (a *Asker) DocumentSymbols(ctx context.Context, path string) (*Symbols, error) {
-	var s Symbols
-	about, err := a.ask(ctx, path, func(q *question) error {
-		path, err := q.inside(path)
-		if err != nil {
-			return err
-		}
-		d, err := q.open(q.ctx, path)
-		if err != nil {
-			return err
-		}
-		s.List, err = q.symbolsIn(&d)
-		return err
-	})
-	s.About = about
-	return &s, err
-}
-
+// symbolsIn returns what is in a file, in its order.
 func (q *question) symbolsIn(d *document) ([]Symbol, error) {
 	if q.can.DocumentSymbolProvider == nil {
 		return nil, q.cannot("tell what is in a file")
@@ -107,7 +81,7 @@ func (q *question) symbolsIn(d *document) ([]Symbol, error) {
 				}
 				l, _ := q.location(at, s.SelectionRange)
 				whole, _ := q.location(at, s.Range)
-				list = append(list, Symbol{Name: s.Name, Kind: kindOf(s.Kind), Container: container, Detail: clip(value(s.Detail)), Location: l, Begin: whole.Line, Last: whole.EndLine, Depth: depth})
+				list = append(list, Symbol{Name: s.Name, Kind: kindOf(s.Kind), Container: container, Location: l, Begin: whole.Line, Last: whole.EndLine, Depth: depth})
 				add(s.Children, strings.TrimPrefix(container+"."+s.Name, "."), depth+1)
 			}
 		}
@@ -118,18 +92,17 @@ func (q *question) symbolsIn(d *document) ([]Symbol, error) {
 
 // named returns the symbols of the workspace that servers find for a name, which may be
 // qualified, in the languages that the workspace has most files of.
-func (a *Asker) named(ctx context.Context, name string) (*Symbols, error) {
+func (a *Asker) named(ctx context.Context, name string) (all []Symbol, err error) {
 	servers, err := a.serversOfMost(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var s Symbols
 	var failed error
-	answered := 0
+	answered := false
 	for _, server := range servers {
 		program, _ := a.set.find(server)
 		var list []Symbol
-		about, err := a.askServer(ctx, server, program, func(q *question) (err error) {
+		_, err := a.askServer(ctx, server, program, func(q *question) (err error) {
 			list, err = q.symbolsNamed(name)
 			return err
 		})
@@ -137,25 +110,13 @@ func (a *Asker) named(ctx context.Context, name string) (*Symbols, error) {
 			failed = err
 			continue
 		}
-		answered++
-		s.List = append(s.List, list...)
-		s.About.add(about)
+		answered = true
+		all = append(all, list...)
 	}
-	if answered == 0 {
+	if !answered {
 		return nil, failed
 	}
-	if n := len(s.List); n > maxSymbols {
-		s.List, s.More = s.List[:maxSymbols], n-maxSymbols
-	}
-	return &s, nil
-}
-
-// add joins what is known of two answers.
-func (a *About) add(b About) {
-	join := func(x, y, by string) string { return strings.Trim(x+by+y, by) }
-	a.Server, a.Indexing = join(a.Server, b.Server, ", "), join(a.Indexing, b.Indexing, "; ")
-	a.Trouble = join(a.Trouble, b.Trouble, "; ")
-	a.Unwatched, a.Unseen = a.Unwatched || b.Unwatched, a.Unseen+b.Unseen
+	return all[:min(len(all), maxSymbols)], nil
 }
 
 // Bounds of finding out which languages a workspace has.
@@ -206,7 +167,7 @@ func (a *Asker) resolve(ctx context.Context, t Target) (Target, error) {
 	if err != nil {
 		return t, err
 	}
-	list := slices.DeleteFunc(all.List, func(s Symbol) bool { return filepath.IsAbs(s.Path) })
+	list := slices.DeleteFunc(all, func(s Symbol) bool { return filepath.IsAbs(s.Path) })
 	found, err := one(t.Symbol, list, "the workspace")
 	if err != nil {
 		return t, err
@@ -381,18 +342,13 @@ func value(s *string) string {
 
 func isWord(r rune) bool { return r == '_' || r == '$' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
+// firstRune returns the first character; of nothing it is one that no word has.
 func firstRune(s string) rune {
-	r, size := utf8.DecodeRuneInString(s)
-	if size == 0 {
-		return ' '
-	}
+	r, _ := utf8.DecodeRuneInString(s)
 	return r
 }
 
 func lastRune(s string) rune {
-	r, size := utf8.DecodeLastRuneInString(s)
-	if size == 0 {
-		return ' '
-	}
+	r, _ := utf8.DecodeLastRuneInString(s)
 	return r
 }

@@ -52,7 +52,7 @@ func TestFilesNobodyOpened(t *testing.T) {
 			if strings.Contains(found, "notes/") || strings.Contains(found, "cart"+end+":8") {
 				t.Errorf("references of others: %s", found)
 			}
-			callers, err := fresh().asker.Hierarchy(t.Context(), lsp.Callers, lsp.Target{Path: "src/cart" + end, Symbol: "Cart.total"}, 1)
+			callers, err := fresh().asker.Hierarchy(t.Context(), lsp.Callers, lsp.Target{Path: "src/cart" + end, Symbol: "Cart.total"})
 			if err != nil || len(callers.List) != 2 {
 				t.Errorf("callers: %+v, %v", callers, err)
 			}

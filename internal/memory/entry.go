@@ -166,13 +166,8 @@ const depth = 200
 func (s *Store) Recall(ctx context.Context, who Who, scopes []Scope, q Query) (found Found, err error) {
 	now := time.Now()
 	weigh := func(it *item) float64 {
-		if !it.entry.live(now) || q.Key != "" && it.entry.Key != q.Key {
+		if !it.entry.live(now) || q.Key != "" && it.entry.Key != q.Key || !HasTags(it.entry.Tags, q.Tags) {
 			return 0
-		}
-		for _, tag := range q.Tags {
-			if !slices.Contains(it.entry.Tags, tag) {
-				return 0
-			}
 		}
 		return 0.75 + it.entry.Importance/2
 	}
@@ -333,12 +328,7 @@ func (s *Store) Forget(ctx context.Context, who Who, scope Scope, key string, ta
 
 // HasTags reports whether all that are wanted are among tags.
 func HasTags(tags, wanted []string) bool {
-	for _, tag := range wanted {
-		if !slices.Contains(tags, tag) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(wanted, func(tag string) bool { return !slices.Contains(tags, tag) })
 }
 
 // embed makes vectors of texts, one for each.

@@ -77,11 +77,7 @@ func (s *Store) Ingest(ctx context.Context, who Who, scope Scope, source Source)
 
 // largest names the sources that take most. The caller holds mu.
 func (sp *space) largest() string {
-	var all []*Source
-	for _, source := range sp.sources {
-		all = append(all, source)
-	}
-	slices.SortFunc(all, func(a, b *Source) int { return int(b.Bytes - a.Bytes) })
+	all := slices.SortedFunc(maps.Values(sp.sources), func(a, b *Source) int { return int(b.Bytes - a.Bytes) })
 	var names []string
 	for _, source := range all[:min(5, len(all))] {
 		names = append(names, fmt.Sprintf("%.200q (%d bytes)", source.Name, source.Bytes))

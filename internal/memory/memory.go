@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,12 +66,7 @@ func (c *Config) Check(names []string, fault func(key, format string, args ...an
 			fault("memory."+key, "%d is out of bounds: want 1 to %d", bound.n, bound.most)
 		}
 	}
-	for _, name := range names {
-		if name == c.Embeddings {
-			return
-		}
-	}
-	if c.Embeddings != "" {
+	if c.Embeddings != "" && !slices.Contains(names, c.Embeddings) {
 		fault("memory.embeddings", "there is no model named %.64q among models", c.Embeddings)
 	}
 }

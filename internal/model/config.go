@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -207,7 +206,7 @@ func (s *Spec) check(fault func(key, format string, args ...any)) {
 		fault("url", "%v", err)
 	} else if u.RawQuery != "" || u.Fragment != "" {
 		fault("url", "has a query or fragment: want the base of the API alone")
-	} else if s.KeyFile+s.KeyEnv != "" && u.Scheme == "http" && !s.ClearText && !isHere(u.Hostname()) {
+	} else if s.KeyFile+s.KeyEnv != "" && u.Scheme == "http" && !s.ClearText && !egress.IsHere(u.Hostname()) {
 		fault("url", "http to %s sends the key in the clear: want https, or say clear_text: true", u.Hostname())
 	}
 	switch {
@@ -268,12 +267,6 @@ func textDialects() (names []string) {
 		}
 	}
 	return names
-}
-
-// isHere reports whether a host is this machine.
-func isHere(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 func within[T cmp.Ordered](fault func(key, format string, args ...any), key string, value, least, most T) {

@@ -106,7 +106,7 @@ func invisible(r rune) bool {
 		return false
 	case r == 0xad, r == 0xfeff, 0xfff9 <= r && r <= 0xfffb, 0x200b <= r && r <= 0x200f, 0x202a <= r && r <= 0x202e, 0x2060 <= r && r <= 0x206f:
 		return true
-	case 0xe0000 <= r && r <= 0xe0fff, r == 0x61c, r == 0x180e, 0x1d173 <= r && r <= 0x1d17a:
+	case 0xe0000 <= r && r <= 0xe0fff, r == 0x61c, r == 0x180e, 0x1bca0 <= r && r <= 0x1bca3, 0x1d173 <= r && r <= 0x1d17a:
 		return true
 	}
 	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r)

@@ -5,40 +5,30 @@ package pdf
 
 import (
 	"math"
-	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
-// composed has what an accent makes of letters: after each accent a letter, what
-// it becomes, and so on. TeX draws accents apart from what they belong to.
-const composed = "´AÁEÉIÍOÓUÚYÝaáeéiíoóuúyýCĆcćLĹlĺNŃnńRŔrŕSŚsśZŹzź `AÀEÈIÌOÒUÙaàeèiìoòuù ¨AÄEËIÏOÖUÜYŸaäeëiïoöuüyÿ " +
-	"ˆAÂEÊIÎOÔUÛaâeêiîoôuûCĈcĉGĜgĝHĤhĥJĴjĵSŜsŝWŴwŵYŶyŷ ˜AÃNÑOÕaãnñoõIĨiĩUŨuũ ¯AĀEĒIĪOŌUŪaāeēiīoōuū " +
-	"ˇCČcčDĎdďEĚeěNŇnňRŘrřSŠsšTŤtťZŽzž ˚AÅaåUŮuů ¸CÇcçSŞsşTŢtţ ˘AĂaăGĞgğUŬuŭ ˙EĖeėGĠgġIİZŻzż ˝OŐoőUŰuű "
+// marks has accents that stand by themselves, as TeX draws them, and the marks on a letter that
+// they are.
+var marks = map[rune]rune{
+	'´': 0x301, '`': 0x300, '¨': 0x308, 'ˆ': 0x302, '˜': 0x303, '¯': 0x304, 'ˇ': 0x30C, '˚': 0x30A, '¸': 0x327, '˘': 0x306, '˙': 0x307, '˝': 0x30B,
+}
 
 // compose returns a letter with an accent, in whichever order they are.
 func compose(first, second rune) (rune, bool) {
 	for _, pair := range [][2]rune{{first, second}, {second, first}} {
-		accent, letter := pair[0], pair[1]
+		mark, letter := marks[pair[0]], pair[1]
 		switch letter {
 		case 'ı':
 			letter = 'i'
 		case 'ȷ':
 			letter = 'j'
 		}
-		if accent < utf8.RuneSelf && accent != '`' {
-			continue
-		}
-		_, row, ok := strings.Cut(composed, string(accent))
-		if !ok || !strings.Contains("´`¨ˆ˜¯ˇ˚¸˘˙˝", string(accent)) {
-			continue
-		}
-		row, _, _ = strings.Cut(row, " ")
-		before := rune(0)
-		for i, r := range []rune(row) {
-			if i%2 == 1 && before == letter {
-				return r, true
-			}
-			before = r
+		if made := []rune(norm.NFC.String(string([]rune{letter, mark}))); mark != 0 && unicode.IsLetter(letter) && len(made) == 1 {
+			return made[0], true
 		}
 	}
 	return 0, false

@@ -203,10 +203,7 @@ func (t *Tool) mustCompile() {
 
 // compile prepares what the data of a tool says.
 func (t *Tool) compile() error {
-	properties := strings.TrimSpace(string(t.Properties))
-	if properties == "" {
-		properties = "{}"
-	}
+	properties := cmp.Or(strings.TrimSpace(string(t.Properties)), "{}")
 	if purpose := t.System.Purpose; purpose != "" {
 		inner := strings.TrimSpace(properties[1 : len(properties)-1])
 		if inner != "" {

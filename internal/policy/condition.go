@@ -172,11 +172,11 @@ func (c *condition) holds(facts *facts, call *Subject, effect *tools.Effect) (ho
 	if cost := details.ActualCost(); cost != nil {
 		facts.spent += int(*cost)
 	}
-	var cancelled interpreter.EvalCancelledError
+	_, cancelled := errors.AsType[interpreter.EvalCancelledError](err)
 	switch {
 	case ctx.Err() != nil: // also where the result does not seem to depend on it
 		err = fmt.Errorf("%w of %s", errCost, maxTime)
-	case errors.As(err, &cancelled):
+	case cancelled:
 		err = fmt.Errorf("%w of %d", errCost, maxCost)
 	case err == nil && out != types.True && out != types.False:
 		err = fmt.Errorf("it gives %s, which is neither true nor false", out.Type().TypeName())

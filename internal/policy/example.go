@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -108,18 +109,13 @@ func (r *rule) tries(f *exampleFile) (bool, error) {
 // call returns the call that an example stands for.
 func (f *exampleFile) call() (*Subject, error) {
 	spec := &tools.Spec{Name: f.Tool, Server: f.Server, Level: tools.ReadOnly}
-	switch f.Kind {
-	case "", tools.Builtin.String():
-	case tools.MCP.String():
-		spec.Kind = tools.MCP
-	case tools.OpenAPI.String():
-		spec.Kind = tools.OpenAPI
-	case tools.Dynamic.String():
-		spec.Kind = tools.Dynamic
-	case tools.Script.String():
-		spec.Kind = tools.Script
-	default:
-		return nil, fmt.Errorf("%q is no kind: want builtin, mcp, openapi, dynamic or script", f.Kind)
+	if f.Kind != "" {
+		kinds := []tools.Kind{tools.Builtin, tools.MCP, tools.OpenAPI, tools.Dynamic, tools.Script}
+		i := slices.IndexFunc(kinds, func(k tools.Kind) bool { return k.String() == f.Kind })
+		if i < 0 {
+			return nil, fmt.Errorf("%q is no kind: want builtin, mcp, openapi, dynamic or script", f.Kind)
+		}
+		spec.Kind = kinds[i]
 	}
 	call := &Subject{
 		Principal: f.Principal, Tenant: f.tenant(), Labels: f.Labels, Spec: spec,

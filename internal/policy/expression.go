@@ -85,11 +85,11 @@ func (e *Expression) Value(values map[string]any) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxExpressionTime) // as conditions: the bound is the same for every caller
 	defer cancel()
 	out, _, err := e.program.ContextEval(ctx, values)
-	var cancelled interpreter.EvalCancelledError
+	_, cancelled := errors.AsType[interpreter.EvalCancelledError](err)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%w of %s", errCost, maxExpressionTime)
-	case errors.As(err, &cancelled):
+	case cancelled:
 		return nil, fmt.Errorf("%w of %d", errCost, maxCost)
 	case err != nil:
 		return nil, err

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -316,16 +317,13 @@ func (c *compiler) paths(key string, texts []string, forbids bool) []pathPattern
 
 func (c *compiler) limit(key string, i int, f *limitFile) limit.Limit {
 	l := limit.Limit{
-		Name: f.Name, Rate: f.Rate.perSecond, Burst: f.Burst, Concurrent: f.Concurrent, Per: f.Per, Shadow: f.Shadow,
+		Name: cmp.Or(f.Name, fmt.Sprintf("limit %d", i+1)), Rate: f.Rate.perSecond, Burst: f.Burst, Concurrent: f.Concurrent, Per: f.Per, Shadow: f.Shadow,
 	}
 	for _, pattern := range c.tools(key+".tools", f.Tools) {
 		l.Tools = append(l.Tools, pattern.text)
 	}
 	if len(l.Tools) == 0 {
 		l.Tools = []string{"*"}
-	}
-	if l.Name == "" {
-		l.Name = fmt.Sprintf("limit %d", i+1)
 	}
 	switch {
 	case l.Rate == 0 && l.Concurrent == 0:

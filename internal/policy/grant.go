@@ -117,20 +117,8 @@ func (s *subject) matchedBy(g *Grant) bool {
 // isDigest reports whether text is a digest in hex. No digest is the same as
 // none.
 func isDigest(text string, digest *[32]byte) bool {
-	var given [32]byte
-	if len(text) != hex.EncodedLen(len(given)) || *digest == given {
-		return false
-	}
-	for i := range given {
-		high, low := strings.IndexByte(hexDigits, text[2*i]), strings.IndexByte(hexDigits, text[2*i+1])
-		if high < 0 || low < 0 || digest[i] != byte(high<<4|low) {
-			return false
-		}
-	}
-	return true
+	return *digest != [32]byte{} && text == hex.EncodeToString(digest[:])
 }
-
-const hexDigits = "0123456789abcdef"
 
 // coveredBy reports whether everything the effect touches is in the tier.
 func (s *subject) coveredBy(tier *Tier) bool {

@@ -175,7 +175,7 @@ type location struct {
 // locate makes a location of a path, whichever way it leads into the workspace or
 // out of it. The names are written to buffer as long as they fit.
 func (p place) locate(text string, buffer []string) location {
-	text = cleanPath(text)
+	text = path.Clean(text)
 	if p.workspace != "" {
 		if text == ".." || strings.HasPrefix(text, "../") {
 			text = path.Join(p.workspace, text)
@@ -356,19 +356,4 @@ func (p *pathPattern) catchesBelow(s *target) bool {
 	}
 	names, ok := p.folded.sees(s.folded())
 	return ok && p.folded.matchBelow(names)
-}
-
-// cleanPath returns the shortest form of a path. Most have it already.
-func cleanPath(p string) string {
-	start := true
-	for i := range len(p) {
-		if start && (p[i] == '.' || p[i] == '/' && i > 0) || p[i] == '/' && i+1 == len(p) && i > 0 {
-			return path.Clean(p)
-		}
-		start = p[i] == '/'
-	}
-	if p == "" {
-		return "."
-	}
-	return p
 }

@@ -73,20 +73,16 @@ func (s *location) protectedName() string {
 // protectedName returns the place of a folded name in protectedNames, or -1.
 // What other systems take for the end of a name or a separator ends one here.
 func protectedName(name string) int {
-	for i, protected := range protectedNames {
-		if name == protected {
-			return i
-		}
+	if i := slices.Index(protectedNames[:], name); i >= 0 {
+		return i
 	}
 	if strings.IndexByte(name, '\\') < 0 && strings.IndexByte(name, ':') < 0 {
 		return -1
 	}
 	for part := range strings.SplitSeq(name, `\`) {
 		part, _, _ = strings.Cut(part, ":")
-		for i, protected := range protectedNames {
-			if part == protected {
-				return i
-			}
+		if i := slices.Index(protectedNames[:], part); i >= 0 {
+			return i
 		}
 	}
 	return -1

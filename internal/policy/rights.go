@@ -92,7 +92,7 @@ var inPlace = []string{"chmod", "chown", "chgrp"}
 func (b *rightsBuilder) build(p *Policy) {
 	r, c := b.Rights, b.call
 	if len(c.Spec.RequiredCapabilities) > 0 || c.runsPrograms() { // others ask about each path
-		r.Deny = p.denial(c)
+		r.Deny = p.Denial(c)
 	}
 	switch {
 	case c.reading() || b.broken:
@@ -158,11 +158,8 @@ type circumstances struct {
 	facts facts
 }
 
-// Denial returns what no command of a call may read; nil where that is nothing.
-func (p *Policy) Denial(c *Subject) tools.Denial { return p.denial(c) }
-
-// denial returns what the rules deny to read in the call, or nil.
-func (p *Policy) denial(c *Subject) tools.Denial {
+// Denial returns what no command of a call may read, by the rules; nil where that is nothing.
+func (p *Policy) Denial(c *Subject) tools.Denial {
 	if p == nil || !p.deniesReading {
 		return nil
 	}
@@ -170,7 +167,7 @@ func (p *Policy) denial(c *Subject) tools.Denial {
 	if c.Above == nil {
 		return own
 	}
-	return joinAbove(c, own, p.denial(c.above()))
+	return joinAbove(c, own, p.Denial(c.above()))
 }
 
 // denialOf returns the denial that is made of the rules about reads that count in the

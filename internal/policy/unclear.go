@@ -4,9 +4,8 @@
 package policy
 
 import (
-	"slices"
-
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/glob"
@@ -77,7 +76,7 @@ func (s *subject) leaks() bool {
 	}
 	leaks := false
 	if c := s.call; c.Offer == nil || !c.Offer.Covers || s.policy.deniesOutside(c) {
-		if denied := s.policy.denial(c); denied != nil {
+		if denied := s.policy.Denial(c); denied != nil {
 			leaks = c.DeniedThere == nil || c.DeniedThere(denied)
 		}
 	}

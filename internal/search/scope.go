@@ -4,6 +4,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,9 +74,7 @@ const maxGlobs = 256
 
 func (s Scope) compile() (*chooser, error) {
 	c := &chooser{Scope: s}
-	if c.Path == "" {
-		c.Path = "."
-	}
+	c.Path = cmp.Or(c.Path, ".")
 	if n := len(s.Globs) + len(s.Types) + len(s.NotTypes); n > maxGlobs {
 		return nil, fmt.Errorf("%d globs and types: at most %d are allowed", n, maxGlobs)
 	}

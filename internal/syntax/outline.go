@@ -5,6 +5,7 @@ package syntax
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -69,9 +70,7 @@ func (t *tree) outline(prose bool) []Symbol {
 			s := t.symbol(i, n, r)
 			if outer >= 0 {
 				s.Depth = symbols[outer].Depth + 1
-				if s.Container == "" {
-					s.Container = symbols[outer].Name
-				}
+				s.Container = cmp.Or(s.Container, symbols[outer].Name)
 				switch member := isType[symbols[outer].Kind]; {
 				case member && s.Kind == "function":
 					s.Kind = "method"

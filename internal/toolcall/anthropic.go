@@ -30,7 +30,7 @@ var anthropic = &Dialect{
 			}), "is_error", failed)
 		}))
 	},
-	calls: func(_ *catalog, text string, calls []Call) any {
+	calls: func(text string, calls []Call) any {
 		content := []object{}
 		if text != "" {
 			content = append(content, fields("type", "text", "text", text))

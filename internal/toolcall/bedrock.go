@@ -30,7 +30,7 @@ var bedrock = &Dialect{
 			}), "status", status))
 		}))
 	},
-	calls: func(_ *catalog, text string, calls []Call) any {
+	calls: func(text string, calls []Call) any {
 		content := []object{}
 		if text != "" {
 			content = append(content, fields("text", text))

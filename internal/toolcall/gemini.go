@@ -31,7 +31,7 @@ var gemini = &Dialect{
 		}
 		return fields("role", "user", "parts", parts)
 	},
-	calls: func(_ *catalog, text string, calls []Call) any {
+	calls: func(text string, calls []Call) any {
 		parts := []object{}
 		if text != "" {
 			parts = append(parts, fields("text", text))

@@ -27,7 +27,7 @@ var mcp = &Dialect{
 			}), "isError", failed))
 		})
 	},
-	calls: func(_ *catalog, _ string, calls []Call) any {
+	calls: func(_ string, calls []Call) any {
 		return each(calls, func(c Call) object {
 			return fields("jsonrpc", "2.0", "id", c.ID, "method", "tools/call", "params", fields("name", c.Tool, "arguments", c.Input))
 		})

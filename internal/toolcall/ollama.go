@@ -19,7 +19,7 @@ var ollama = &Dialect{
 			return message
 		})
 	},
-	calls: func(_ *catalog, text string, calls []Call) any {
+	calls: func(text string, calls []Call) any {
 		return fields("message", fields("role", "assistant", "content", text, "tool_calls", each(calls, func(c Call) object {
 			return fields("function", fields("name", c.Tool, "arguments", c.Input))
 		})), "done", true)

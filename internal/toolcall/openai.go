@@ -54,7 +54,7 @@ func (i Image) url() string {
 	return "data:" + i.MediaType + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
 }
 
-func chatCalls(_ *catalog, text string, calls []Call) any {
+func chatCalls(text string, calls []Call) any {
 	message := fields("role", "assistant", "content", text, "tool_calls", each(calls, func(c Call) object {
 		return fields("id", c.ID, "type", "function", "function", fields("name", c.Tool, "arguments", string(c.Input)))
 	}))

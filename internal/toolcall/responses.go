@@ -33,7 +33,7 @@ var responses = &Dialect{
 			return fields("type", "function_call_output", "call_id", r.CallID, "output", output)
 		})
 	},
-	calls: func(_ *catalog, text string, calls []Call) any {
+	calls: func(text string, calls []Call) any {
 		output := []object{}
 		if text != "" {
 			output = append(output, fields("type", "message", "role", "assistant", "content", []object{fields("type", "output_text", "text", text)}))

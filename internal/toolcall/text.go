@@ -5,6 +5,7 @@ package toolcall
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -385,12 +386,7 @@ func nameLength(text []byte) int {
 func after(marks ...string) func([]byte) bool {
 	return func(before []byte) bool {
 		before = bytes.TrimRight(before, " \t\r\n")
-		for _, mark := range marks {
-			if bytes.HasSuffix(before, []byte(mark)) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(marks, func(mark string) bool { return bytes.HasSuffix(before, []byte(mark)) })
 	}
 }
 

@@ -116,7 +116,7 @@ type Dialect struct {
 
 	tools   func([]Tool, Options) any
 	results func([]Result) any
-	calls   func(known *catalog, text string, calls []Call) any
+	calls   func(text string, calls []Call) any
 	event   func(*stream, []byte) // reads one JSON object of a provider
 	knows   func(object) bool     // whether such an object is of it
 
@@ -179,10 +179,10 @@ func (d *Dialect) Results(results []Result) []byte {
 // Calls returns what a model writes that makes these calls, after some text. The tools
 // are those it was told of: in some dialects a value is read by the schema of its tool.
 func (d *Dialect) Calls(tools []Tool, text string, calls []Call) []byte {
-	known := newCatalog(tools)
 	if !d.Text {
-		return encode(d.calls(known, text, calls))
+		return encode(d.calls(text, calls))
 	}
+	known := newCatalog(tools)
 	var parts []string
 	for _, c := range calls {
 		tool, _ := known.find(c.Tool)

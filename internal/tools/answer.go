@@ -271,13 +271,9 @@ func (e Env) Less(n int) Env {
 	return e
 }
 
-// Fit has the text of a result keep to the budget of the call: the rest is kept as an
-// artifact with the name of the tool.
-func (e Env) Fit(tool string, r *Result) { e.fit(tool, r) }
-
-// fit has the text of a result keep to the budget of the call, whatever its tool made
-// of it.
-func (e *Env) fit(tool string, r *Result) {
+// Fit has the text of a result keep to the budget of the call, whatever its tool made of it:
+// the rest is kept as an artifact with the name of the tool.
+func (e Env) Fit(tool string, r *Result) {
 	if e.room(r) <= e.answer() {
 		return
 	}

@@ -106,5 +106,11 @@ func (Artifact) isContent() {}
 // TextResult returns a result of one text.
 func TextResult(text string) Result { return Result{Content: []Content{Text(text)}} }
 
+// Detailed returns a result of one text, with details for the agent runtime.
+func Detailed(text string, details any) (Result, error) {
+	encoded, err := json.Marshal(details)
+	return Result{Content: []Content{Text(text)}, Details: encoded}, err
+}
+
 // JSONResult returns a result of one JSON value.
 func JSONResult(value json.RawMessage) Result { return Result{Content: []Content{JSON(value)}} }

@@ -4,11 +4,8 @@
 package tools
 
 import (
-	"bytes"
-	"encoding/json"
 	"math"
 	"strconv"
-	"strings"
 )
 
 // appendSchema appends the JSON Schema of s, in the words of draft 2020-12.
@@ -26,18 +23,18 @@ func (s *shape) appendSchema(b []byte) []byte {
 		if null {
 			b = append(b, '[')
 		}
-		b = appendSchemaString(b, words.schema)
+		b = appendJSONString(b, words.schema)
 		if null {
 			b = append(b, `,"null"]`...)
 		}
 	}
 	if s.description != "" {
 		b = appendSchemaKey(b, "description")
-		b = appendSchemaString(b, s.description)
+		b = appendJSONString(b, s.description)
 	}
 	if s.enum != nil {
 		b = appendSchemaKey(b, "enum")
-		b = appendSchemaStrings(b, s.enum)
+		b = appendJSONStrings(b, s.enum)
 		if null {
 			b = append(b[:len(b)-1], `,null]`...)
 		}
@@ -74,7 +71,7 @@ func (s *shape) appendProperties(b []byte) []byte {
 	}
 	b = append(b, '}')
 	if required != nil {
-		b = appendSchemaStrings(appendSchemaKey(b, "required"), required)
+		b = appendJSONStrings(appendSchemaKey(b, "required"), required)
 	}
 	return append(appendSchemaKey(b, "additionalProperties"), "false"...)
 }
@@ -85,31 +82,16 @@ func appendSchemaKey(b []byte, key string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
 	}
-	return append(appendSchemaString(b, key), ':')
+	return append(appendJSONString(b, key), ':')
 }
 
-func appendSchemaStrings(b []byte, list []string) []byte {
+func appendJSONStrings(b []byte, list []string) []byte {
 	b = append(b, '[')
 	for i, s := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendSchemaString(b, s)
+		b = appendJSONString(b, s)
 	}
 	return append(b, ']')
-}
-
-// appendSchemaString leaves <, > and & as they are, which [json.Marshal] does
-// not: models read this.
-func appendSchemaString(b []byte, s string) []byte {
-	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
-		return append(append(append(b, '"'), s...), '"')
-	}
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic(err) // a string always has an encoding
-	}
-	return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
 }

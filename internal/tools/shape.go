@@ -4,6 +4,7 @@
 package tools
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -244,9 +245,7 @@ func (s *shape) addFields(t reflect.Type, index []int, around []reflect.Type, pa
 			refuse(fieldPath, "a field with a json tag must be exported")
 		}
 		name, options, _ := strings.Cut(tag, ",")
-		if name == "" {
-			name = f.Name
-		}
+		name = cmp.Or(name, f.Name)
 		if slices.Contains(s.names(), name) {
 			refuse(fieldPath, "another field has the name %q", name)
 		}

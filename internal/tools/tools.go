@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 )
@@ -97,6 +98,15 @@ const (
 	PreviewDiff                           // a unified diff
 	PreviewCommand                        // a shell command
 )
+
+// Fenced returns a text as a block of Markdown, whatever is in it.
+func Fenced(language, text string) string {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + language + "\n" + strings.TrimSuffix(text, "\n") + "\n" + fence
+}
 
 // New returns a tool whose input is the Go type In: it gives the JSON Schema
 // and the decoder, so that neither can say what the other does not. See
@@ -291,7 +301,7 @@ func (c *typedCall[In]) Run(ctx context.Context, rights Rights, out Sink) (Resul
 	if c.tool.spec.Pages && err == nil {
 		err = c.showLess(ctx, &result, out)
 	}
-	c.env.fit(c.tool.spec.Name, &result)
+	c.env.Fit(c.tool.spec.Name, &result)
 	return result, err
 }
 

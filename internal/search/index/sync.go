@@ -5,6 +5,7 @@ package index
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -134,13 +135,8 @@ func (m *Tree) restlessChanged(n *Dir) bool {
 
 // relistDirty lists the directories that have changed.
 func (m *Tree) relistDirty(ctx context.Context) error {
-	list := make([]*Dir, 0, len(m.dirtyDirs))
-	for n := range m.dirtyDirs {
-		list = append(list, n)
-	}
 	// From above to below: rules come from above, and so does the end.
-	slices.SortFunc(list, func(a, b *Dir) int { return a.depth - b.depth })
-	for _, n := range list {
+	for _, n := range slices.SortedFunc(maps.Keys(m.dirtyDirs), func(a, b *Dir) int { return a.depth - b.depth }) {
 		delete(m.dirtyDirs, n)
 		if err := m.relist(ctx, n); err != nil {
 			m.dirtyDirs[n] = true

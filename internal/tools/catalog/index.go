@@ -5,6 +5,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -99,10 +100,7 @@ func newIndex(entries []*tools.Entry, skills []Skill, now revision) *index {
 		}
 		total += ix.lengths[i]
 	}
-	for term := range ix.postings {
-		ix.terms = append(ix.terms, term)
-	}
-	slices.Sort(ix.terms)
+	ix.terms = slices.Sorted(maps.Keys(ix.postings))
 	ix.average = total / float64(max(1, len(ix.items)))
 	return ix
 }

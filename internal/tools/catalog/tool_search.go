@@ -7,6 +7,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -78,10 +79,6 @@ func ToolSearch(skills func() ([]Skill, uint64)) tools.Tool {
 
 // find answers a search, and activates what it found.
 func find(env tools.Env, ix *index, in searchInput) (tools.Result, error) {
-	limit := in.Limit
-	if limit == 0 {
-		limit = defaultLimit
-	}
 	fits := func(it *item) bool {
 		spec := &it.Spec
 		return (in.Category == "" || strings.EqualFold(in.Category, spec.Category)) &&
@@ -95,7 +92,7 @@ func find(env tools.Env, ix *index, in searchInput) (tools.Result, error) {
 		found, missing = ix.named(strings.Split(names, ","), fits)
 		matched = len(found)
 	} else {
-		found, matched = ix.search(in.Query, fits, limit)
+		found, matched = ix.search(in.Query, fits, cmp.Or(in.Limit, defaultLimit))
 	}
 	var text strings.Builder
 	names, loaded, shown, room := []string{}, []string{}, 0, env.Shown()
@@ -128,10 +125,7 @@ func find(env tools.Env, ix *index, in searchInput) (tools.Result, error) {
 	if len(loaded) > 0 {
 		summary["skills"] = loaded
 	}
-	details, err := json.Marshal(summary)
-	result := tools.TextResult(text.String())
-	result.Details = details
-	return result, err
+	return tools.Detailed(text.String(), summary)
 }
 
 // definition returns all that a model needs for calls of a tool, on one line; of a skill,

@@ -282,13 +282,10 @@ func (c *call) answer(p *page, s syntax.Survey) (tools.Result, error) {
 		p.note(count(s.Waiting, "file was", "files were") + " not looked at yet, since the time was over: call again for the rest")
 	}
 	p.note("answered by syntax")
-	result := tools.TextResult(p.text.String())
-	var err error
-	result.Details, err = json.Marshal(details{
+	return tools.Detailed(p.text.String(), details{
 		Operation: c.in.Operation, AnsweredBy: "syntax", Shown: p.shown, Found: p.seen, More: p.more,
 		Files: s.Files, Unparsed: s.Unparsed, Missing: s.Waiting, Change: p.change,
 	})
-	return result, err
 }
 
 // explain gives failures the words agent runtimes act on.

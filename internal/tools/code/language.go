@@ -6,7 +6,6 @@ package code
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -90,7 +89,7 @@ func (c *call) askServer(ctx context.Context) (tools.Result, error) {
 		return c.actions(asker.Actions(ctx, c.in.span(), c.in.Kind))
 	}
 	if direction, ok := directions[c.in.Operation]; ok {
-		return c.steps(asker.Hierarchy(ctx, direction, c.in.target(), 1))
+		return c.steps(asker.Hierarchy(ctx, direction, c.in.target()))
 	}
 	if relation, ok := relations[c.in.Operation]; ok {
 		return c.places(ctx, asker, relation)
@@ -118,10 +117,7 @@ func (c *call) answered(p *page, about lsp.About) (tools.Result, error) {
 		p.note(count(about.Unseen, "more file has", "more files have") + " names of it and " + about.Server + " was not given them, for there are too many: the answer may lack something")
 	}
 	p.note("answered by " + about.Server)
-	result := tools.TextResult(p.text.String())
-	var err error
-	result.Details, err = json.Marshal(details{Operation: c.in.Operation, AnsweredBy: about.Server, Shown: p.shown, Found: p.seen, More: p.more, Change: p.change})
-	return result, err
+	return tools.Detailed(p.text.String(), details{Operation: c.in.Operation, AnsweredBy: about.Server, Shown: p.shown, Found: p.seen, More: p.more, Change: p.change})
 }
 
 // line shows a place.

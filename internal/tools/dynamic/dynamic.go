@@ -309,7 +309,7 @@ func (s *Set) tool(m *made) (tools.Tool, error) {
 			}, input, false, out)
 		},
 		Preview: func(_ context.Context, _ tools.Env, input json.RawMessage) tools.Preview {
-			return tools.Preview{Kind: tools.PreviewText, Text: fmt.Sprintf("Version %s of %s, with the input\n\n%s\n\nruns\n\n%s", v.id(), m.fullName(), fenced("json", string(input)), fenced(v.Interpreter, v.Source))}
+			return tools.Preview{Kind: tools.PreviewText, Text: fmt.Sprintf("Version %s of %s, with the input\n\n%s\n\nruns\n\n%s", v.id(), m.fullName(), tools.Fenced("json", string(input)), tools.Fenced(v.Interpreter, v.Source))}
 		},
 	}), nil
 }
@@ -325,13 +325,4 @@ func (v *version) effects(env tools.Env) []tools.Effect {
 		list = append(list, effects.Resolve(env, shell.Effects(v.Source, shell.PlaceOf(env, "")))...)
 	}
 	return list
-}
-
-// fenced returns a text as a block of Markdown, whatever is in it.
-func fenced(language, text string) string {
-	fence := "```"
-	for strings.Contains(text, fence) {
-		fence += "`"
-	}
-	return fence + language + "\n" + strings.TrimSuffix(text, "\n") + "\n" + fence
 }

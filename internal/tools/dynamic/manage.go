@@ -286,7 +286,7 @@ func (s *Set) get() tools.Tool {
 		}
 		v := &m.Versions[i]
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s, version %s, of the %s: %s\n\n%s\n\n%s\n\nVersions:\n", m.fullName(), v.id(), m.scope(), v.Description, fenced(v.Interpreter, v.Source), fenced("json", string(v.Schema)))
+		fmt.Fprintf(&b, "%s, version %s, of the %s: %s\n\n%s\n\n%s\n\nVersions:\n", m.fullName(), v.id(), m.scope(), v.Description, tools.Fenced(v.Interpreter, v.Source), tools.Fenced("json", string(v.Schema)))
 		for _, v := range m.Versions {
 			fmt.Fprintf(&b, "%d %.16s %s in session %s\n", v.Number, v.Digest, v.Made.UTC().Format(time.RFC3339), v.Session)
 		}
@@ -385,5 +385,5 @@ func details(m *made, v *version) json.RawMessage {
 // preview shows a definition to the person who is asked.
 func preview(verb, whose string, d definition) tools.Preview {
 	return tools.Preview{Kind: tools.PreviewText, Text: fmt.Sprintf("%s the tool %s, for %s. It runs with %s in the sandbox, with what the session may, and is described so:\n\n%s\n\n%s\n\nIts input:\n\n%s",
-		verb, source+tools.NamespaceMark+d.name, whose, d.interpreter, fenced("", d.description), fenced(d.interpreter, d.source), fenced("json", string(d.schema)))}
+		verb, source+tools.NamespaceMark+d.name, whose, d.interpreter, tools.Fenced("", d.description), tools.Fenced(d.interpreter, d.source), tools.Fenced("json", string(d.schema)))}
 }

@@ -141,7 +141,7 @@ func (d *deletion) seen() string {
 func (d *deletion) what() string {
 	switch {
 	case d.info.Mode.IsDir():
-		return fmt.Sprintf("the directory %s, with %s and %s in it, %s", plain(d.path), plural(d.files, "file"), directories(d.folders), plural(int(d.bytes), "byte"))
+		return fmt.Sprintf("the directory %s, with %s and %s in it, %s", plain(d.path), plural(d.files, "file"), plural(d.folders, "directory"), plural(int(d.bytes), "byte"))
 	case d.info.Mode&fs.ModeSymlink != 0:
 		return "the link " + plain(d.path)
 	}
@@ -181,7 +181,7 @@ func runDelete(ctx context.Context, env tools.Env, in deleteInput, _ tools.Sink)
 	if record.Lost != "" {
 		text.WriteString("(this cannot be undone: " + record.Lost + ")\n")
 	}
-	return detailed(visible(text.String()), changeDetails{
+	return tools.Detailed(visible(text.String()), changeDetails{
 		Change: record.ID, Undoable: record.Lost == "", Diff: d.diff.text,
 		Files: []fileDetails{{Path: path, Kind: "deleted", Removed: d.diff.removed, Size: d.bytes}},
 	})

@@ -137,7 +137,7 @@ func runListChanges(ctx context.Context, env tools.Env, in listChangesInput, _ t
 	if forgot {
 		details["forgot_earlier"] = true
 	}
-	return detailed(visible(b.String()), details)
+	return tools.Detailed(visible(b.String()), details)
 }
 
 // maxCounted is the largest file whose lines are counted, in bytes.

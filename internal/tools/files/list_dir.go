@@ -82,7 +82,7 @@ func ListDir() tools.Tool {
 			if err != nil {
 				return tools.Result{}, explainOf(env, err, cmp.Or(in.Path, "."))
 			}
-			return detailed(l.String(), l.details())
+			return tools.Detailed(l.String(), l.details())
 		})
 }
 
@@ -280,7 +280,7 @@ func (l *listing) String() string {
 		fmt.Fprintf(b, "(%s left out)\n", plural(l.left, "excluded name"))
 	}
 	if l.closed > 0 {
-		fmt.Fprintf(b, "(%s not gone into: the policy has rules about reading what is there)\n", directories(l.closed)+" of these")
+		fmt.Fprintf(b, "(%s not gone into: the policy has rules about reading what is there)\n", plural(l.closed, "directory")+" of these")
 	}
 	if l.more {
 		on := l.in

@@ -62,7 +62,7 @@ func runMakeDir(ctx context.Context, env tools.Env, in makeDirInput, _ tools.Sin
 	if errors.Is(err, workspace.ErrExists) {
 		info, statErr := env.Workspace.Stat(path)
 		if statErr == nil && info.Mode.IsDir() {
-			return detailed(visible(fmt.Sprintf("The directory %s is there already.\n", plain(path))), changeDetails{Undoable: true, Files: []fileDetails{}})
+			return tools.Detailed(visible(fmt.Sprintf("The directory %s is there already.\n", plain(path))), changeDetails{Undoable: true, Files: []fileDetails{}})
 		}
 		err = tools.Failf("file_exists", "%s is there already and no directory.", in.Path)
 	}
@@ -74,5 +74,5 @@ func runMakeDir(ctx context.Context, env tools.Env, in makeDirInput, _ tools.Sin
 	for _, change := range record.Changes {
 		details.Files = append(details.Files, fileDetails{Path: change.Path, Kind: "created"})
 	}
-	return detailed(visible(fmt.Sprintf("Made the directory %s.\n", plain(path))), details)
+	return tools.Detailed(visible(fmt.Sprintf("Made the directory %s.\n", plain(path))), details)
 }

@@ -251,12 +251,7 @@ func candidates(lines, wanted []string) []candidate {
 }
 
 func agree(have, want []string, line int) bool {
-	for i, w := range want {
-		if line+i >= len(have) || have[line+i] != w {
-			return false
-		}
-	}
-	return true
+	return line+len(want) <= len(have) && slices.Equal(have[line:line+len(want)], want)
 }
 
 // similar looks for lines with words of the first line wanted.

@@ -135,7 +135,7 @@ func runMove(ctx context.Context, env tools.Env, in moveInput, _ tools.Sink) (to
 	if record.Lost != "" {
 		text += "(this cannot be undone: " + record.Lost + ")\n"
 	}
-	return detailed(visible(text), changeDetails{
+	return tools.Detailed(visible(text), changeDetails{
 		Change: record.ID, Undoable: record.Lost == "", Diff: m.diff(),
 		Files: []fileDetails{{Path: m.to, Was: m.from, Kind: "moved", Size: m.is.Size}},
 	})

@@ -370,9 +370,9 @@ func (p *patchParser) unifiedFile(strict bool) (filePatch, error) {
 	case from == "/dev/null" && to == "/dev/null":
 		return file, p.fail("both sides are /dev/null")
 	case from == "/dev/null":
-		file.kind, file.name = patchAdd, stripped(to, "b/")
+		file.kind, file.name = patchAdd, strings.TrimPrefix(to, "b/")
 	case to == "/dev/null":
-		file.kind, file.name = patchDelete, stripped(from, "a/")
+		file.kind, file.name = patchDelete, strings.TrimPrefix(from, "a/")
 	default:
 		a, okA := strings.CutPrefix(from, "a/")
 		b, okB := strings.CutPrefix(to, "b/")
@@ -422,9 +422,6 @@ func (p *patchParser) unifiedHunk(strict bool) (hunk, error) {
 	}
 	h := hunk{marked: false}
 	number := func(i, missing int) int {
-		if head[i] == "" {
-			return missing
-		}
 		n, err := strconv.Atoi(head[i])
 		if err != nil {
 			return missing
@@ -492,8 +489,6 @@ func unquoteName(name string) string {
 	}
 	return name
 }
-
-func stripped(name, prefix string) string { return strings.TrimPrefix(name, prefix) }
 
 // gitName returns the name in a diff --git line that names one file twice.
 func gitName(text string) string {

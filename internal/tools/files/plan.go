@@ -359,7 +359,7 @@ func (p *plan) result(env tools.Env, details changeDetails, record *history.Reco
 	}
 	details.Change, details.Undoable = record.ID, record.Lost == ""
 	details.Diff = shorten(all.String(), maxDetailed)
-	return detailed(visible(head.String()), details)
+	return tools.Detailed(visible(head.String()), details)
 }
 
 // shown returns what the model is shown of a change, with the name of the file
@@ -392,14 +392,6 @@ func (c *fileChange) sentence(file *fileDetails, d diff) string {
 		return fmt.Sprintf("%s is unchanged: it had this content already, hash %s.\n", plain(c.path), file.Hash)
 	}
 	return fmt.Sprintf("Changed %s: +%d -%d lines, hash %s.\n", plain(c.path), d.added, d.removed, file.Hash)
-}
-
-// detailed returns a result of a text and data for the runtime.
-func detailed(text string, details any) (tools.Result, error) {
-	result := tools.TextResult(text)
-	var err error
-	result.Details, err = json.Marshal(details)
-	return result, err
 }
 
 // planned returns a tool whose calls make a plan and carry it out.

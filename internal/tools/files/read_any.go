@@ -71,7 +71,7 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 	if failed == len(all) {
 		return tools.Result{}, first
 	}
-	joined, err := detailed("", map[string]any{"operations": all})
+	joined, err := tools.Detailed("", map[string]any{"operations": all})
 	result.Details = joined.Details
 	return result, err
 }

@@ -174,15 +174,12 @@ func lineCount(text string) int {
 
 // plural returns a number with its noun.
 func plural(n int, noun string) string {
-	if n == 1 {
+	stem, isY := strings.CutSuffix(noun, "y")
+	switch {
+	case n == 1:
 		return "1 " + noun
+	case isY:
+		return itoa(n) + " " + stem + "ies"
 	}
 	return itoa(n) + " " + noun + "s"
-}
-
-func directories(n int) string {
-	if n == 1 {
-		return "1 directory"
-	}
-	return itoa(n) + " directories"
 }

@@ -248,7 +248,7 @@ func runUndo(ctx context.Context, env tools.Env, in undoInput, _ tools.Sink) (to
 		ids = append(ids, r.ID)
 	}
 	details := map[string]any{"calls": ids}
-	result, err := detailed(visible(b.String()), details)
+	result, err := tools.Detailed(visible(b.String()), details)
 	left := hashesOf(env, records)
 	result.Restate = func() (tools.Result, bool) {
 		now, again := hashesOf(env, records), false
@@ -259,7 +259,7 @@ func runUndo(ctx context.Context, env tools.Env, in undoInput, _ tools.Sink) (to
 			again = true
 			fmt.Fprintf(&b, "(%s was changed once more after that, by a hook of the server: it is not what it was before)\n", plain(path))
 		}
-		result, err := detailed(visible(b.String()), details)
+		result, err := tools.Detailed(visible(b.String()), details)
 		return result, err == nil && again
 	}
 	return result, err

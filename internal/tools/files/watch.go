@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,7 +84,7 @@ func runWatch(ctx context.Context, env tools.Env, in watchInput, out tools.Sink)
 	if err != nil {
 		return tools.Result{}, explainOf(env, err, name)
 	}
-	out.Emit(tools.Progress{Message: fmt.Sprintf("watching %s", entryCount(len(before))), Total: float64(cmp.Or(in.MaxEvents, 100)), Unit: "changes"})
+	out.Emit(tools.Progress{Message: fmt.Sprintf("watching %s", plural(len(before), "entry")), Total: float64(cmp.Or(in.MaxEvents, 100)), Unit: "changes"})
 	interval := time.Duration(cmp.Or(in.Interval, 500)) * time.Millisecond
 	end := time.NewTimer(time.Duration(cmp.Or(in.TimeoutMS, 60_000)) * time.Millisecond)
 	defer end.Stop()
@@ -177,7 +176,7 @@ func (w *watching) report(before, now map[string]workspace.Version, out tools.Si
 			events = append(events, fileEvent{"changed", path})
 		}
 	}
-	for path := range maps.Keys(before) {
+	for path := range before {
 		if _, there := now[path]; !there {
 			events = append(events, fileEvent{"removed", path})
 		}
@@ -217,12 +216,5 @@ func (w *watching) result(why string) (tools.Result, error) {
 	if events == nil {
 		events = []fileEvent{}
 	}
-	return detailed(text, map[string]any{"events": events})
-}
-
-func entryCount(n int) string {
-	if n == 1 {
-		return "1 entry"
-	}
-	return itoa(n) + " entries"
+	return tools.Detailed(text, map[string]any{"events": events})
 }

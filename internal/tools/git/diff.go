@@ -72,15 +72,7 @@ func Diff(runners *command.Runners) tools.Tool {
 		{Summary: "What the next commit will have, in one directory", Input: json.RawMessage(`{"staged":true,"paths":["internal"]}`)},
 		{Summary: "Which files a branch changed", Input: json.RawMessage(`{"from":"main","to":"feature","name_only":true}`)},
 	}
-	return tools.New(s,
-		func(env tools.Env, in diffInput) []tools.Effect { return effects(env, "diff", in.Paths) },
-		func(ctx context.Context, env tools.Env, in diffInput, _ tools.Sink) (tools.Result, error) {
-			r, err := find(runners, env, in.Paths...)
-			if err != nil {
-				return tools.Result{}, err
-			}
-			return r.diff(ctx, in)
-		})
+	return over(s, runners, "diff", func(in diffInput) []string { return in.Paths }, (*repository).diff)
 }
 
 func (r *repository) diff(ctx context.Context, in diffInput) (tools.Result, error) {

@@ -65,6 +65,19 @@ func orTop(paths []string) []string {
 	return paths
 }
 
+// over returns a tool whose calls ask git about paths.
+func over[In any](s tools.Spec, runners *command.Runners, verb string, paths func(In) []string, answer func(*repository, context.Context, In) (tools.Result, error)) tools.Tool {
+	return tools.New(s,
+		func(env tools.Env, in In) []tools.Effect { return effects(env, verb, paths(in)) },
+		func(ctx context.Context, env tools.Env, in In, _ tools.Sink) (tools.Result, error) {
+			r, err := find(runners, env, paths(in)...)
+			if err != nil {
+				return tools.Result{}, err
+			}
+			return answer(r, ctx, in)
+		})
+}
+
 // A repository is one of the workspace, as a call sees it.
 type repository struct {
 	runners *command.Runners
@@ -306,10 +319,7 @@ func (r *repository) result(a answer, nothing string, n notes) tools.Result {
 		text = text[:bytes.LastIndexByte(text, '\n')+1]
 		n.add("git says more than the %s that are kept of it: name paths, or ask for less", output.Size(maxAnswer))
 	}
-	shown := output.Clean(text)
-	if shown == "" {
-		shown = nothing
-	}
+	shown := cmp.Or(output.Clean(text), nothing)
 	if !strings.HasSuffix(shown, "\n") {
 		shown += "\n"
 	}

@@ -64,15 +64,7 @@ func Log(runners *command.Runners) tools.Tool {
 		{Summary: "What changed a file this month, with the changes", Input: json.RawMessage(`{"paths":["go.mod"],"since":"1 month ago","patch":true}`)},
 		{Summary: "What a branch has that main has not", Input: json.RawMessage(`{"revision":"main..feature"}`)},
 	}
-	return tools.New(s,
-		func(env tools.Env, in logInput) []tools.Effect { return effects(env, "log", in.Paths) },
-		func(ctx context.Context, env tools.Env, in logInput, _ tools.Sink) (tools.Result, error) {
-			r, err := find(runners, env, in.Paths...)
-			if err != nil {
-				return tools.Result{}, err
-			}
-			return r.log(ctx, in)
-		})
+	return over(s, runners, "log", func(in logInput) []string { return in.Paths }, (*repository).log)
 }
 
 func (r *repository) log(ctx context.Context, in logInput) (tools.Result, error) {

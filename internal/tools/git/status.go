@@ -35,15 +35,8 @@ func Status(runners *command.Runners) tools.Tool {
 		{Summary: "The whole repository", Input: json.RawMessage(`{}`)},
 		{Summary: "One directory", Input: json.RawMessage(`{"path":"internal/service"}`)},
 	}
-	return tools.New(s,
-		func(env tools.Env, in statusInput) []tools.Effect {
-			return effects(env, "status", []string{cmp.Or(in.Path, ".")})
-		},
-		func(ctx context.Context, env tools.Env, in statusInput, _ tools.Sink) (tools.Result, error) {
-			r, err := find(runners, env, cmp.Or(in.Path, "."))
-			if err != nil {
-				return tools.Result{}, err
-			}
+	return over(s, runners, "status", func(in statusInput) []string { return []string{cmp.Or(in.Path, ".")} },
+		func(r *repository, ctx context.Context, _ statusInput) (tools.Result, error) {
 			words := []string{"status", "--porcelain=v1", "-z", "--branch", "--ignore-submodules=dirty", "--untracked-files=normal"}
 			a, err := r.ask(ctx, query{words: append(words, r.pathspecs(nil)...), limit: maxAnswer})
 			if err != nil {

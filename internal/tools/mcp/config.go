@@ -5,9 +5,9 @@ package mcp
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -197,7 +197,7 @@ func (s *Server) checkAddress(fault func(key, format string, args ...any)) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "":
 		fault(".url", "%.80q is no address: want one such as https://mcp.example.com/mcp", s.URL)
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !egress.IsHere(u.Hostname()):
 		fault(".url", "http to %s sends everything in the clear, and anybody on the way can answer: want https, or a server on this machine", u.Hostname())
 	}
 	if s.Transport != "" && s.Transport != transportHTTP && s.Transport != transportSSE {
@@ -252,7 +252,7 @@ func (o *OAuth) check(s *Server, fault func(key, format string, args ...any)) {
 			fault(".client_secret_file", "%v", err)
 		}
 	}
-	if u, err := url.Parse(o.RedirectURL); o.RedirectURL != "" && (err != nil || u.Scheme != "https" && !isLoopback(u.Hostname())) {
+	if u, err := url.Parse(o.RedirectURL); o.RedirectURL != "" && (err != nil || u.Scheme != "https" && !egress.IsHere(u.Hostname())) {
 		fault(".redirect_url", "%.80q is no address that a browser can be sent to with a code: want https, or one on loopback", o.RedirectURL)
 	}
 }
@@ -260,18 +260,11 @@ func (o *OAuth) check(s *Server, fault func(key, format string, args ...any)) {
 // SecretFiles returns the files with secrets that the servers have.
 func (c Config) SecretFiles() (files []string) {
 	for i := range c {
-		for _, file := range c[i].Secrets {
-			files = append(files, file)
-		}
+		files = slices.AppendSeq(files, maps.Values(c[i].Secrets))
 		files = append(files, c[i].TokenFile, c[i].OAuth.ClientSecretFile)
 	}
 	slices.Sort(files)
 	return slices.DeleteFunc(files, func(file string) bool { return file == "" })
-}
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // hostPort returns host:port, with port 0 for any.

@@ -144,7 +144,7 @@ func (s *Source) dialing() *egress.Dialer {
 type secure struct{ base http.RoundTripper }
 
 func (s secure) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.URL.Scheme != "https" && !isLoopback(request.URL.Hostname()) {
+	if request.URL.Scheme != "https" && !egress.IsHere(request.URL.Hostname()) {
 		return nil, fmt.Errorf("%s://%s is not asked for tokens: want https", request.URL.Scheme, request.URL.Host)
 	}
 	return s.base.RoundTrip(request)

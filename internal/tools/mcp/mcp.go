@@ -13,6 +13,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,9 +87,7 @@ func New(server Server, options Options) *Source {
 	if options.Logger == nil {
 		options.Logger = zap.NewNop()
 	}
-	if server.StartTimeout == 0 {
-		server.StartTimeout = defaultStartTimeout
-	}
+	server.StartTimeout = cmp.Or(server.StartTimeout, defaultStartTimeout)
 	s := &Source{
 		server: server, options: options, calls: make(map[int64]*running),
 		log:    &journal{name: server.Name, logger: options.Logger, mask: options.Mask},

@@ -28,6 +28,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/oauth2"
 
+	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/wholefile"
 )
@@ -124,7 +125,7 @@ func (s *scoped) Authorize(ctx context.Context, request *http.Request, response 
 // server says in it, and a person types a password there.
 func checkLink(link string) error {
 	u, err := url.Parse(link)
-	if err != nil || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+	if err != nil || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !egress.IsHere(u.Hostname())) {
 		return fmt.Errorf("it wants an operator to sign in at %.100q: want https, or an address of this machine", link)
 	}
 	return nil

@@ -5,6 +5,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -286,10 +287,7 @@ func resultOf(env tools.Env, answer *sdk.CallToolResult, want *schema.Schema) (t
 		if len(words) == len(content) {
 			content = nil // the failure says it all
 		}
-		message := clip(strings.Join(words, "\n"), env.Shown())
-		if message == "" {
-			message = "The tool failed, and did not say why."
-		}
+		message := cmp.Or(clip(strings.Join(words, "\n"), env.Shown()), "The tool failed, and did not say why.")
 		return tools.Result{Content: content}, &tools.Failure{Code: "tool_failed", Message: message}
 	}
 	if answer.StructuredContent == nil {

@@ -99,7 +99,7 @@ func (f *family) remember() tools.Tool {
 			if note != "" {
 				said += "\n(" + note + ")"
 			}
-			return withDetails(said+"\n", map[string]any{"key": e.Key, "scope": e.Scope, "replaced": replaced, "masked": masked})
+			return tools.Detailed(said+"\n", map[string]any{"key": e.Key, "scope": e.Scope, "replaced": replaced, "masked": masked})
 		}), preview)
 }
 
@@ -243,7 +243,7 @@ func (f *family) showEntries(env tools.Env, in recallInput, found memory.Found) 
 		in.Offset = next
 		out += fmt.Sprintf("(%d of %d: go on with %s)\n", next, found.Matched, env.Words.GoOn("memory_recall", in))
 	}
-	return withDetails(out+f.notes(found), map[string]any{"foreign": true, "memories": shown, "matched": found.Matched, "partial": found.Partial})
+	return tools.Detailed(out+f.notes(found), map[string]any{"foreign": true, "memories": shown, "matched": found.Matched, "partial": found.Partial})
 }
 
 type forgetInput struct {
@@ -307,6 +307,6 @@ func (f *family) forget() tools.Tool {
 			case n == 0 && in.Key != "":
 				return tools.Result{}, tools.Failf("not_found", "There is no memory %q in scope %s. %s lists what there is.", in.Key, scope, env.Words.GoOn("memory_recall", recallInput{}))
 			}
-			return withDetails(fmt.Sprintf("Forgot %d of scope %s.\n", n, scope), map[string]any{"forgotten": n, "scope": scope})
+			return tools.Detailed(fmt.Sprintf("Forgot %d of scope %s.\n", n, scope), map[string]any{"forgotten": n, "scope": scope})
 		}), preview)
 }

@@ -139,7 +139,7 @@ func (f *family) runIngest(ctx context.Context, env tools.Env, in ingestInput, o
 		if err != nil {
 			return tools.Result{}, err
 		}
-		return withDetails(fmt.Sprintf("Removed %q.\n", in.name()), map[string]any{"removed": in.name()})
+		return tools.Detailed(fmt.Sprintf("Removed %q.\n", in.name()), map[string]any{"removed": in.name()})
 	}
 	source := memory.Source{Name: in.name(), Kind: "text"}
 	switch {
@@ -301,7 +301,7 @@ func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, err
 	for _, note := range r.Notes {
 		text += "(" + note + ")\n"
 	}
-	return withDetails(text, map[string]any{
+	return tools.Detailed(text, map[string]any{
 		"source": s.Name, "scope": s.Scope, "files": s.Files, "bytes": s.Bytes, "added": r.Added, "kept": r.Kept, "removed": r.Removed, "repeated": r.Repeated,
 		"binary": left.binary.Load(), "too_large": left.large.Load(), "unreadable": left.unreadable.Load(), "masked": r.Masked,
 	})
@@ -340,7 +340,7 @@ func (f *family) listSources(ctx context.Context, who memory.Who) (tools.Result,
 	if len(list) == 0 {
 		b.WriteString("There are no sources.\n")
 	}
-	return withDetails(b.String()+f.notes(memory.Found{Partial: partial}), map[string]any{"sources": details, "partial": partial})
+	return tools.Detailed(b.String()+f.notes(memory.Found{Partial: partial}), map[string]any{"sources": details, "partial": partial})
 }
 
 type searchInput struct {
@@ -461,18 +461,12 @@ func placeOf(p memory.Part) string {
 	if p.Kind != "url" {
 		return fmt.Sprintf("%s:%d-%d", p.Path, p.Line, p.Last)
 	}
-	_, last, _ := lastCut(p.Heading, " > ")
+	headings := strings.Split(p.Heading, " > ")
+	last := headings[len(headings)-1]
 	if last == "" {
 		return p.Path
 	}
 	return p.Path + "#" + strings.ReplaceAll(line(last), " ", "-")
-}
-
-func lastCut(text, separator string) (before, after string, found bool) {
-	if i := strings.LastIndex(text, separator); i >= 0 {
-		return text[:i], text[i+len(separator):], true
-	}
-	return "", text, false
 }
 
 func (f *family) showParts(env tools.Env, in searchInput, found memory.Found) (tools.Result, error) {
@@ -505,5 +499,5 @@ func (f *family) showParts(env tools.Env, in searchInput, found memory.Found) (t
 		in.Offset = next
 		out += fmt.Sprintf("(%d of %d: go on with %s)\n", next, found.Matched, env.Words.GoOn("knowledge_search", in))
 	}
-	return withDetails(out+f.notes(found), map[string]any{"foreign": true, "parts": shown, "matched": found.Matched, "partial": found.Partial})
+	return tools.Detailed(out+f.notes(found), map[string]any{"foreign": true, "parts": shown, "matched": found.Matched, "partial": found.Partial})
 }

@@ -6,9 +6,9 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,10 +75,7 @@ func (f *family) preview(what, scope, text string) tools.Preview {
 
 // scopeOf returns a scope, principal unless it is given.
 func scopeOf(text string) memory.Scope {
-	if text == "" {
-		return memory.OfPrincipal
-	}
-	return memory.Scope(text)
+	return cmp.Or(memory.Scope(text), memory.OfPrincipal)
 }
 
 func scopesOf(names []string, all ...memory.Scope) (list []memory.Scope) {
@@ -141,13 +138,6 @@ func (f *family) lasts() string {
 		return ""
 	}
 	return " This server keeps no state: it is gone when the server ends."
-}
-
-func withDetails(text string, value any) (tools.Result, error) {
-	result := tools.TextResult(text)
-	var err error
-	result.Details, err = json.Marshal(value)
-	return result, err
 }
 
 // line returns a text on one line.

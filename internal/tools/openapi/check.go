@@ -6,7 +6,6 @@ package openapi
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -147,9 +146,7 @@ func checkAddress(text string, credentials bool, fault func(format string, args 
 	if u.Fragment != "" || u.RawQuery != "" && credentials {
 		fault("has a query or fragment: want the address alone")
 	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	here := u.Hostname() == "localhost" || err == nil && addr.IsLoopback()
-	if credentials && u.Scheme == "http" && !here {
+	if credentials && u.Scheme == "http" && !egress.IsHere(u.Hostname()) {
 		fault("http to %s sends credentials in the clear: want https, or say clear_text: true", u.Hostname())
 	}
 }

@@ -140,18 +140,24 @@ func valuesOf(input json.RawMessage) map[string]any {
 func ownName(namespace, id, method, path string) string {
 	name, err := source.OwnName(id)
 	if err != nil {
-		name = strings.Trim(strings.Map(func(r rune) rune {
-			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
-				return r
-			}
-			return '_'
-		}, strings.NewReplacer("{", "", "}", "").Replace(strings.ToLower(method)+path)), "_")
+		name = strings.Trim(spelled(strings.NewReplacer("{", "", "}", "").Replace(strings.ToLower(method)+path), "-"), "_")
 	}
 	if most := 64 - len(namespace) - len(tools.NamespaceMark); len(name) > most {
 		sum := sha256.Sum256([]byte(name))
 		name = name[:most-9] + "_" + hex.EncodeToString(sum[:4])
 	}
 	return name
+}
+
+// spelled returns a text with _ for whatever is no letter of English, no digit, and none of
+// others.
+func spelled(text, others string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(others, r) {
+			return r
+		}
+		return '_'
+	}, text)
 }
 
 // describe tells a model what the operation does, in the words of the document.
@@ -271,12 +277,7 @@ func parametersOf(item *openapi3.PathItem, op *openapi3.Operation) []*openapi3.P
 // freeKey returns the key of a parameter in an input, in letters that model providers
 // take and that no other parameter has.
 func freeKey(name, in string, taken map[string]any) string {
-	key := strings.Trim(strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_.-", r) {
-			return r
-		}
-		return '_'
-	}, name), "_")
+	key := strings.Trim(spelled(name, ".-"), "_")
 	key = cmp.Or(key[:min(len(key), 48)], in)
 	base := key
 	for i := 1; ; i++ {

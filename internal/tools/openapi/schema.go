@@ -231,12 +231,7 @@ func (c *converter) part(ref string) *part {
 	if p, ok := c.parts[ref]; ok {
 		return p
 	}
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
-			return r
-		}
-		return '_'
-	}, strings.TrimPrefix(strings.TrimPrefix(ref, "#/components/schemas/"), "#/"))
+	name := spelled(strings.TrimPrefix(strings.TrimPrefix(ref, "#/components/schemas/"), "#/"), ".-")
 	for i := 2; c.names[name]; i++ {
 		name = fmt.Sprintf("%s_%d", name, i)
 	}

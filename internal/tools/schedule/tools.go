@@ -121,9 +121,7 @@ func create(s Schedules) tools.Tool {
 		if !s.Lasting() {
 			note += "This server keeps its state in memory: the schedule is lost when the server ends."
 		}
-		result := tools.TextResult(strings.TrimSpace("The schedule is kept. " + line(&made) + "\n" + note))
-		result.Details, err = json.Marshal(made)
-		return result, err
+		return tools.Detailed(strings.TrimSpace("The schedule is kept. "+line(&made)+"\n"+note), made)
 	})
 	return tools.WithForesight(tool, func(env tools.Env, in createInput) error {
 		wanted, err := in.schedule()
@@ -182,9 +180,7 @@ func list(s Schedules) tools.Tool {
 				one.History = past
 			}
 		}
-		result := tools.TextResult(cmp.Or(b.String(), "There are no schedules.\n"))
-		result.Details, err = json.Marshal(map[string]any{"schedules": all})
-		return result, err
+		return tools.Detailed(cmp.Or(b.String(), "There are no schedules.\n"), map[string]any{"schedules": all})
 	})
 }
 

@@ -4,6 +4,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -207,13 +208,10 @@ func (p *program) tool(runners *command.Runners, unavailable string) tools.Tool 
 	spec := tools.Spec{
 		Name: p.Name, Label: p.Name, Summary: summary, Description: p.Description, ResultSchema: p.result,
 		Category: "script", Kind: tools.Script, Version: p.version, Level: tools.WorkspaceWrite, LeastLevel: tools.ReadOnly,
-		ConcurrencySafe: p.ReadOnly, RequiredCapabilities: []string{command.Capability}, DefaultTimeout: defaultTimeout,
+		ConcurrencySafe: p.ReadOnly, RequiredCapabilities: []string{command.Capability}, DefaultTimeout: cmp.Or(p.Timeout, defaultTimeout),
 	}
 	if p.ReadOnly {
 		spec.Level = tools.ReadOnly
-	}
-	if p.Timeout > 0 {
-		spec.DefaultTimeout = p.Timeout
 	}
 	return tools.NewForeign(tools.Foreign{
 		Spec: spec, Schema: p.input.Text, Unavailable: unavailable,

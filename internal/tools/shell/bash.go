@@ -134,10 +134,7 @@ func Bash(runners *command.Runners, companions *companion.Set) tools.Tool {
 
 // describe returns what the model is told, with what is so on this server.
 func describe(text string, f command.Facts) string {
-	if f.Programs == "" {
-		f.Programs = "none"
-	}
-	return strings.NewReplacer("{network}", f.Network, "{temporary}", f.Temporary, "{programs}", f.Programs).Replace(text)
+	return strings.NewReplacer("{network}", f.Network, "{temporary}", f.Temporary, "{programs}", cmp.Or(f.Programs, "none")).Replace(text)
 }
 
 // placeOf is where a command begins. Where its home is not that of the session,

@@ -4,6 +4,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -73,7 +74,7 @@ func Powershell(runners *command.Runners) tools.Tool {
 			},
 		},
 		func(env tools.Env, in powershellInput) []tools.Effect {
-			dir, inside := env.Workspace.Resolve(orHere(in.Workdir))
+			dir, inside := env.Workspace.Resolve(cmp.Or(in.Workdir, "."))
 			if inside {
 				env.Pin("workdir", dir)
 			}
@@ -102,12 +103,4 @@ func (in powershellInput) judged() string {
 		words = append(words, shell.Quote(arg))
 	}
 	return strings.Join(words, " ")
-}
-
-// orHere returns a directory, or the workspace.
-func orHere(dir string) string {
-	if dir == "" {
-		return "."
-	}
-	return dir
 }

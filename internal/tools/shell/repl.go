@@ -77,7 +77,7 @@ func Repl(companions *companion.Set) tools.Tool {
 		})
 	tool = tools.WithChoices(tool, "language", names...)
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in replInput) tools.Preview {
-		return tools.Preview{Kind: tools.PreviewText, Text: fenced(in.Language, in.Code)}
+		return tools.Preview{Kind: tools.PreviewText, Text: tools.Fenced(in.Language, in.Code)}
 	})
 }
 
@@ -93,13 +93,4 @@ func replEffects(env tools.Env, in replInput, language companion.Language) []too
 		list = append(list, effects.Resolve(env, shell.Effects(in.Code, shell.PlaceOf(env, "")))...)
 	}
 	return list
-}
-
-// fenced returns code as a block of Markdown, whatever is in it.
-func fenced(language, code string) string {
-	fence := "```"
-	for strings.Contains(code, fence) {
-		fence += "`"
-	}
-	return fence + language + "\n" + strings.TrimSuffix(code, "\n") + "\n" + fence
 }

@@ -5,6 +5,7 @@ package skill
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,10 +35,7 @@ func parse(folder string, text []byte) (*Skill, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	s := &Skill{Name: markdown.Text(keys["name"]), Description: markdown.Line(keys["description"])}
-	if s.Name == "" {
-		s.Name = folder
-	}
+	s := &Skill{Name: cmp.Or(markdown.Text(keys["name"]), folder), Description: markdown.Line(keys["description"])}
 	if !skillName.MatchString(s.Name) {
 		return nil, "", fmt.Errorf("%.64q is no name: want letters, digits, dots, _, : and -", s.Name)
 	}

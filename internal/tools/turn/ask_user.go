@@ -111,8 +111,5 @@ func answered(questions []tools.Question, answers []tools.Answer) (tools.Result,
 			text.WriteString("Answer: " + answer.Text + "\n")
 		}
 	}
-	details, err := json.Marshal(map[string]any{"answers": pairs})
-	result := tools.TextResult(text.String())
-	result.Details = details
-	return result, err
+	return tools.Detailed(text.String(), map[string]any{"answers": pairs})
 }

@@ -98,7 +98,7 @@ func Brief() tools.Tool {
 			}
 			said := fmt.Sprintf("%s the note %q", verb, line(in.Title))
 			out.Emit(tools.Progress{Message: said})
-			return textAndDetails(fmt.Sprintf("%s. Notes by now: %d.\n", said, len(all.Briefs)), all.details())
+			return tools.Detailed(fmt.Sprintf("%s. Notes by now: %d.\n", said, len(all.Briefs)), all.details())
 		})
 }
 
@@ -153,14 +153,14 @@ func (b *briefs) write(in briefInput) (verb string, err error) {
 func (b *briefs) show(env tools.Env, title string) (tools.Result, error) {
 	if title == "" {
 		if b.empty() {
-			return textAndDetails("There are no notes.\n", b.details())
+			return tools.Detailed("There are no notes.\n", b.details())
 		}
 		var text strings.Builder
 		for _, one := range b.Briefs {
 			first, _, _ := strings.Cut(strings.TrimSpace(one.Text), "\n")
 			fmt.Fprintf(&text, "%q, %d characters: %.120s\n", one.Title, utf8.RuneCountInString(one.Text), first)
 		}
-		return textAndDetails(text.String(), b.details())
+		return tools.Detailed(text.String(), b.details())
 	}
 	i := b.index(title)
 	if i < 0 {
@@ -171,7 +171,7 @@ func (b *briefs) show(env tools.Env, title string) (tools.Result, error) {
 	if len(one.Files) > 0 {
 		text += "\nFiles: " + strings.Join(one.Files, ", ") + "\n"
 	}
-	result, err := textAndDetails("", one)
+	result, err := tools.Detailed("", one)
 	result.Content = env.Begin(text, "note.md")
 	return result, err
 }

@@ -110,5 +110,5 @@ func settings(all []tools.Setting, in configInput) (tools.Result, error) {
 	if len(all) == 0 {
 		b.WriteString("There are no settings here that calls may know.\n")
 	}
-	return textAndDetails(b.String(), map[string]any{"settings": values})
+	return tools.Detailed(b.String(), map[string]any{"settings": values})
 }

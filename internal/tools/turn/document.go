@@ -110,14 +110,6 @@ func indented(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
 }
 
-// textAndDetails is the result that tells one thing to the model and to the runtime.
-func textAndDetails(text string, value any) (tools.Result, error) {
-	result := tools.TextResult(text)
-	var err error
-	result.Details, err = json.Marshal(value)
-	return result, err
-}
-
 // known says which names there are.
 func known(names []string) string {
 	if len(names) == 0 {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -89,14 +90,14 @@ func Plan() tools.Tool {
 				if err != nil {
 					return tools.Result{}, err
 				}
-				return textAndDetails(p.text(), p.details())
+				return tools.Detailed(p.text(), p.details())
 			}
 			p, err := change(env, planDocument, func(p *plan) error { return p.write(in) })
 			if err != nil {
 				return tools.Result{}, err
 			}
 			out.Emit(p.tally().progress("steps"))
-			return textAndDetails(p.text(), p.details())
+			return tools.Detailed(p.text(), p.details())
 		})
 }
 
@@ -149,16 +150,7 @@ func (p *plan) proposal() string {
 
 // inText reports whether the steps are those of the text.
 func (p *plan) inText() bool {
-	found := stepsOf(p.Text)
-	if len(found) != len(p.Steps) {
-		return false
-	}
-	for i := range found {
-		if found[i].Step != p.Steps[i].Step {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(stepsOf(p.Text), p.Steps, func(a, b planStep) bool { return a.Step == b.Step })
 }
 
 // numbered matches a line of a numbered list that is in no other.

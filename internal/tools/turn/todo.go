@@ -102,7 +102,7 @@ func TodoWrite() tools.Tool {
 				return tools.Result{}, err
 			}
 			out.Emit(list.tally().progress("todos"))
-			return textAndDetails(list.text(false), list.details())
+			return tools.Detailed(list.text(false), list.details())
 		})
 }
 
@@ -131,13 +131,13 @@ func TodoRead() tools.Tool {
 				return tools.Result{}, err
 			}
 			if in.ID == "" {
-				return textAndDetails(list.text(true), list.details())
+				return tools.Detailed(list.text(true), list.details())
 			}
 			i := list.index(in.ID)
 			if i < 0 {
 				return tools.Result{}, list.unknown(in.ID, "")
 			}
-			return textAndDetails(list.Todos[i].text(true), list.Todos[i])
+			return tools.Detailed(list.Todos[i].text(true), list.Todos[i])
 		})
 }
 

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,7 +99,7 @@ func (f *Family) fetch() tools.Tool {
 				{Summary: "Several pages", Input: json.RawMessage(`{"urls":["https://go.dev/blog/","https://go.dev/doc/"]}`)},
 			},
 		},
-		func(_ tools.Env, in fetchInput) []tools.Effect { return reaches(in.all()...) },
+		func(_ tools.Env, in fetchInput) []tools.Effect { return Reaches(in.all()...) },
 		f.runFetch)
 	return tools.WithForesight(tool, func(_ tools.Env, in fetchInput) error { return f.foresee(in.all()...) })
 }
@@ -142,7 +143,7 @@ type foreignDetails struct {
 
 func (f *Family) runFetch(ctx context.Context, env tools.Env, in fetchInput, _ tools.Sink) (tools.Result, error) {
 	all := in.all()
-	visit := f.web.Visit(reachedBy(reaches(all...)).judge(env))
+	visit := f.web.Visit(reachedBy(Reaches(all...)).judge(env))
 	defer visit.Close()
 	outcomes := make([]outcome, len(all))
 	part := env
@@ -318,7 +319,7 @@ func (d *document) show(env tools.Env, in fetchInput, address string, details *p
 	if d.refresh != "" {
 		d.notes = append(d.notes, "the page asks to go on to "+d.refresh+", which was not followed")
 	}
-	out := tools.Untrusted(orOf(details.FinalURL, address), head.String()+shown)
+	out := tools.Untrusted(cmp.Or(details.FinalURL, address), head.String()+shown)
 	for _, note := range d.notes {
 		out += "(" + note + ")\n"
 	}
@@ -373,12 +374,7 @@ func selectParts(text, terms string) (selected string, found bool) {
 	want(func(lower string) bool { return strings.Contains(strings.Join(strings.Fields(lower), " "), phrase) })
 	if !found {
 		want(func(lower string) bool {
-			for _, word := range words {
-				if strings.Contains(lower, word) {
-					return true
-				}
-			}
-			return false
+			return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(lower, word) })
 		})
 	}
 	if !found {

@@ -5,6 +5,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -92,7 +93,7 @@ func htmlPart(text string, at *url.URL, all bool, left *int) document {
 	}
 	node := body
 	if article, err := parseArticle(root, at); err == nil {
-		d.title = orOf(line(article.Title()), d.title)
+		d.title = cmp.Or(line(article.Title()), d.title)
 		d.byline = line(article.Byline())
 		d.published, d.modified = dateOf(article.PublishedTime()), dateOf(article.ModifiedTime())
 		if !all {

@@ -18,13 +18,10 @@ func (f *Family) Document(ctx context.Context, body []byte) (string, error) {
 	return d.text, err
 }
 
-// Reaches returns the effects of reading pages.
-func Reaches(addresses ...string) []tools.Effect { return reaches(addresses...) }
-
 // Read returns the main content of a page, as web_fetch shows it. The call told that it
 // [Reaches] the address.
 func (f *Family) Read(ctx context.Context, env tools.Env, address string) (Page, error) {
-	visit := f.web.Visit(reachedBy(reaches(address)).judge(env))
+	visit := f.web.Visit(reachedBy(Reaches(address)).judge(env))
 	defer visit.Close()
 	page, answer, _, err := f.get(ctx, env, visit, fetchInput{URL: address}, address)
 	if err != nil {

@@ -73,7 +73,7 @@ func (f *Family) request() tools.Tool {
 				{Summary: "Send JSON", Input: json.RawMessage(`{"url":"https://api.example.com/v1/items","method":"POST","body":"{\"name\":\"a\"}"}`)},
 			},
 		},
-		func(_ tools.Env, in requestInput) []tools.Effect { return reaches(in.URL) },
+		func(_ tools.Env, in requestInput) []tools.Effect { return Reaches(in.URL) },
 		f.runRequest), previewRequest)
 	return tools.WithForesight(tool, func(_ tools.Env, in requestInput) error { return f.foresee(in.URL) })
 }
@@ -130,7 +130,7 @@ func (f *Family) runRequest(ctx context.Context, env tools.Env, in requestInput,
 		}
 	}
 	header.Set("Accept", cmp.Or(header.Get("Accept"), "*/*"))
-	visit := f.web.Visit(reachedBy(reaches(in.URL)).judge(env))
+	visit := f.web.Visit(reachedBy(Reaches(in.URL)).judge(env))
 	defer visit.Close()
 	reads := in.method() == http.MethodGet || in.method() == http.MethodHead
 	answer, err := visit.Do(ctx, egress.Request{Method: in.method(), URL: u, Header: header, Body: body, Follow: reads})

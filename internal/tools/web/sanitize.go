@@ -225,10 +225,3 @@ func line(text string) string {
 	}
 	return text
 }
-
-func orOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}

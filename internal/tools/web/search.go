@@ -148,9 +148,7 @@ func (f *Family) ask(ctx context.Context, e *engine, in searchInput) (tools.Resu
 	hits = slices.DeleteFunc(hits, func(h hit) bool { return !in.wants(h.URL) })
 	hits = hits[:min(len(hits), in.limit())]
 	details := searchDetails{Foreign: true, Engine: e.Name, Query: in.Query, FetchedAt: time.Now().UTC().Format(time.RFC3339), Results: append([]hit{}, hits...)}
-	result := tools.Result{Content: []tools.Content{tools.Text(list(e.Name, in.Query, hits))}}
-	result.Details, err = json.Marshal(details)
-	return result, err
+	return tools.Detailed(list(e.Name, in.Query, hits), details)
 }
 
 // wants reports whether a result is of the domains that are asked for.

@@ -7,6 +7,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -55,22 +56,11 @@ type Config struct {
 
 // WithDefaults returns the section with what it does not say.
 func (c Config) WithDefaults() Config {
-	set := func(value *size.Bytes, other size.Bytes) {
-		if *value == 0 {
-			*value = other
-		}
-	}
-	set(&c.MaxResponse, 10<<20)
-	set(&c.Cache, 16<<20)
-	if c.Timeout == 0 {
-		c.Timeout = 30 * time.Second
-	}
-	if c.MaxRedirects == 0 {
-		c.MaxRedirects = 10
-	}
-	if c.PerHost == 0 {
-		c.PerHost = 4
-	}
+	c.MaxResponse = cmp.Or(c.MaxResponse, 10<<20)
+	c.Cache = cmp.Or(c.Cache, 16<<20)
+	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
+	c.MaxRedirects = cmp.Or(c.MaxRedirects, 10)
+	c.PerHost = cmp.Or(c.PerHost, 4)
 	return c
 }
 
@@ -224,9 +214,9 @@ func checkURL(pointer, text string) []tools.Problem {
 	return nil
 }
 
-// reaches returns the effects of fetching pages. Of one by http it is the same host by https
+// Reaches returns the effects of fetching pages. Of one by http it is the same host by https
 // as well, where most redirect to.
-func reaches(addresses ...string) (effects []tools.Effect) {
+func Reaches(addresses ...string) (effects []tools.Effect) {
 	seen := make(reached)
 	add := func(host string, port int) {
 		if !seen[hostPort(host, port)] {

@@ -126,9 +126,7 @@ func get(w Workflows) tools.Tool {
 		for _, r := range runs[:min(len(runs), maxShown)] {
 			b.WriteString("- " + line(r) + "\n")
 		}
-		result := tools.TextResult(b.String())
-		result.Details, err = json.Marshal(map[string]any{"name": a.Name, "version": a.Version, "steps": a.Steps, "runs": runs})
-		return result, err
+		return tools.Detailed(b.String(), map[string]any{"name": a.Name, "version": a.Version, "steps": a.Steps, "runs": runs})
 	})
 }
 
@@ -148,9 +146,7 @@ func list(w Workflows) tools.Tool {
 			fmt.Fprintf(&b, "- %s, version %d, %d steps: %s\n", a.Name, a.Version, a.Steps, cmp.Or(a.Description, "(no description)"))
 			names = append(names, a.Name)
 		}
-		result := tools.TextResult(cmp.Or(b.String(), "There are no workflows.\n"))
-		result.Details, err = json.Marshal(map[string]any{"workflows": names})
-		return result, err
+		return tools.Detailed(cmp.Or(b.String(), "There are no workflows.\n"), map[string]any{"workflows": names})
 	})
 }
 
@@ -358,8 +354,7 @@ func over(w Workflows, s Status, err error) (tools.Result, error) {
 	switch {
 	case err != nil:
 		result, _ := reported(w, s, nil)
-		var failure *tools.Failure
-		if s.State == Running && !errors.As(err, &failure) {
+		if _, ok := errors.AsType[*tools.Failure](err); s.State == Running && !ok {
 			err = &tools.Failure{Code: GoesOnCode, Message: "The run " + s.ID + " is not waited for any more: " + err.Error() + ". Ask for it by workflow_run with its run.", Retryable: true}
 		}
 		return result, err
