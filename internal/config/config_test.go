@@ -131,6 +131,29 @@ func TestExampleIssuerWorks(t *testing.T) {
 	}
 }
 
+// TestClientSecretIsKept: no session reads the secret with which people are signed in, and no tool shows it.
+func TestClientSecretIsKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("of-the-sign-in-page\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(t, "--config", configFile(t, "authentication:\n  oidc:\n  - {issuer: \"https://issuer.example\", audiences: [toolserver], sign_in: Example, client_id: toolserver, client_secret_file: "+file+"}\n"+
+		"  principals: [{name: alice, roles: [agent]}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	masker, err := c.Masker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := masker().String("it is of-the-sign-in-page"); strings.Contains(got, "of-the-sign-in") {
+		t.Errorf("the secret is shown: %s", got)
+	}
+	if !slices.Contains(c.OwnFiles(), file) {
+		t.Errorf("sessions may read %s: closed are %q", file, c.OwnFiles())
+	}
+}
+
 // So must that of a model, which has every key.
 func TestExampleModelWorks(t *testing.T) {
 	text := commentedOut(t, "models: []\n")

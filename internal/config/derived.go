@@ -94,7 +94,11 @@ func (c *Config) Masker() (func() *output.Masker, error) {
 		}
 		values = append(values, value)
 	}
-	for _, file := range c.toolSecrets() {
+	files := c.toolSecrets()
+	for _, issuer := range c.Authentication.OIDC {
+		files = append(files, issuer.SecretFile)
+	}
+	for _, file := range files {
 		if value, err := source.Secret(file); err == nil { // whoever uses it says what is wrong
 			values = append(values, value)
 		}

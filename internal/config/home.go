@@ -37,7 +37,10 @@ func (c *Config) apart() []string {
 // secretFiles returns the files with secrets that the server, and what it calls, prove
 // themselves with. Some may be empty.
 func (c *Config) secretFiles() []string {
-	list := []string{c.TLS.Key, c.Authentication.TokenFile}
+	list := []string{c.TLS.Key, c.Authentication.TokenFile, c.State.Credentials, c.State.TLS.Key}
+	for _, issuer := range c.Authentication.OIDC {
+		list = append(list, issuer.SecretFile)
+	}
 	for _, token := range c.Authentication.Tokens {
 		list = append(list, token.TokenFile)
 	}
@@ -80,7 +83,7 @@ func (c *Config) OwnTrees() []string {
 // as [workspace.Config.Closed] has them. The policy and the configuration are not among
 // them: they name files with secrets, and have no secrets.
 func (c *Config) OwnFiles() []string {
-	list := append(c.secretFiles(), c.StopFile, c.State.Credentials, c.State.TLS.Key)
+	list := append(c.secretFiles(), c.StopFile)
 	if c.Authentication.Kubernetes.TokenReview {
 		list = append(list, c.Authentication.Kubernetes.TokenFile)
 	}
