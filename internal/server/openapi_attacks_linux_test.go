@@ -282,6 +282,8 @@ func TestOpenAPIConfiguration(t *testing.T) {
 		"{name: a, document: x, base_url: 'https://a.example', headers: {Authorization: x}}":                                                               "credentials belong to auth",
 		"{name: a, document: x, base_url: 'https://a.example', headers: {X: \"a\\nb\"}}":                                                                   "no header",
 		"{name: a, document: x, base_url: 'https://a.example', select: {tags: ['[']}}":                                                                     "select.tags[0]",
+		"{name: a, document: x, base_url: 'https://a.example', says: [{read_only: true}]}":                                                                 "says[0]: tools is missing",
+		"{name: a, document: x, base_url: 'https://a.example', says: [{tools: [a], read_only: true, writes: [b]}]}":                                        "read_only is beside writes",
 		"{name: a, document: x, base_url: 'https://a.example', external_refs: true}":                                                                       "no place",
 		"{name: a, document: x, base_url: 'https://a.example', timeout: 2h}":                                                                               "timeout",
 		"{name: a, document: x, base_url: 'https://a.example'}\n  - {name: a, document: x, base_url: 'https://a.example'}":                                 "there is an API named a already",

@@ -105,11 +105,9 @@ func (s *Spec) check(fault func(key, format string, args ...any)) {
 			}
 		}
 	}
-	for i, says := range s.Says {
-		for j, pattern := range says.Tools {
-			if _, err := glob.CompileWord(pattern); err != nil {
-				fault(fmt.Sprintf(".says[%d].tools[%d]", i, j), "%q %v", pattern, err)
-			}
+	for i := range s.Says {
+		if err := s.Says[i].Check(); err != nil {
+			fault(fmt.Sprintf(".says[%d]", i), "%v", err)
 		}
 	}
 	for name, value := range s.Headers {

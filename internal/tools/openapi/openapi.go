@@ -319,13 +319,7 @@ func lower(words []string) []string {
 // saysOf returns what the operator says of a tool; that of a method that only reads is
 // that it does.
 func (s *Source) saysOf(name, method string) source.Says {
-	var says source.Says
-	for _, entry := range s.spec.Says {
-		if matches(entry.Tools, name) {
-			says = entry
-			break
-		}
-	}
+	says := source.About(s.spec.Says, name)
 	says.ReadOnly = says.ReadOnly || isSafe(method)
 	return says
 }
