@@ -214,6 +214,7 @@ func TestWorkflowMistakes(t *testing.T) {
 		"steps: [{id: a, workflow: nothing}]":         `there is no workflow "nothing"`,
 		"steps: [{id: a, map: \"${[1]}\", wait: 1s}]": "map: is for steps with",
 		"nothing: 1":                                  "unknown key",
+		"steps: [{id: a, approval: \"${1 +}\"}]":      "steps[0].approval: ",
 		`bash{"comand": "x"}`:                         "bash: /comand",
 		`bash{"command": "x", "timeout_ms": "long"}`:  "bash: /timeout_ms",
 		"bash": "bash: /command: is required",

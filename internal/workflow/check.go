@@ -4,6 +4,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -238,7 +239,7 @@ func (c *checker) step(s *ready, at string) {
 		c.fits(s, at+".input")
 	}
 	if text := s.Prompt + s.Approval + s.Wait; text != "" {
-		s.text = newTemplate(text, at+"."+map[string]string{"agent": "prompt"}[kind], c.wrong)
+		s.text = newTemplate(text, at+"."+cmp.Or(map[string]string{"agent": "prompt"}[kind], kind), c.wrong)
 		if kind == "wait" && s.text.text == nil {
 			if _, err := waitUntil(s.Wait, time.Now()); err != nil {
 				c.wrong(at+".wait", err.Error())
