@@ -128,8 +128,10 @@ func (s *sharedStops) store(one stop) error {
 	}
 	revision, err := s.entries.Put(context.Background(), stopKey(one.owner()), value, 0)
 	if err == nil {
+		key := stopKey(one.owner())
 		s.stored[one.owner()] = revision
-		s.mirror.Note(stopKey(one.owner()), one, revision)
+		s.mirror.Note(key, one, revision)
+		s.changed(key) // before the file is written: the mirror may be about to tell it
 	}
 	return err
 }
