@@ -123,7 +123,7 @@ func scriptState(ts *testscript.TestScript, _ bool, args []string) {
 	events, err := e.Log(ctx, state.Space{Name: "events"})
 	ts.Check(err)
 	for range 3 {
-		_, err = events.Append(ctx, []byte("event"))
+		_, err = events.Append(ctx, "call-1", []byte("event"))
 		ts.Check(err)
 	}
 	if len(args) > 1 {

@@ -132,7 +132,7 @@ func (h *histories) append(ctx context.Context, tenant string, batch []byte) (*s
 	if err != nil {
 		return nil, err
 	}
-	seq, err := log.Append(ctx, batch)
+	seq, err := log.Append(ctx, "calls", batch)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (h *histories) read(ctx context.Context, at *storedPlace) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := log.Read(ctx, at.Seq, 1)
+	records, err := log.Read(ctx, "", at.Seq, 1)
 	if err != nil || len(records) != 1 || records[0].Seq != at.Seq || at.At < 0 || at.Size < 0 || at.At > len(records[0].Data)-at.Size {
 		return nil, err
 	}

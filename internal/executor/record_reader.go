@@ -68,7 +68,7 @@ func (r *Records) catchUp() error {
 // readOn reads what of a log was not read yet.
 func (r *Records) readOn(name string, log state.Log) error {
 	for r.ctx.Err() == nil {
-		records, err := log.Read(r.ctx, max(1, r.next[log]), 64)
+		records, err := log.Read(r.ctx, "", max(1, r.next[log]), 64)
 		if len(records) == 0 || err != nil {
 			return err
 		}
@@ -132,10 +132,12 @@ func (r *Records) awaitLoaded() error {
 		return nil
 	default:
 	}
+	timer := time.NewTimer(loadTime)
+	defer timer.Stop()
 	select {
 	case <-r.loaded:
 		return nil
-	case <-time.After(loadTime):
+	case <-timer.C:
 		return fmt.Errorf("%w: the server was just started, and still reads what it recorded before: call again with the same call id", state.ErrUnavailable)
 	case <-r.ctx.Done():
 		return fmt.Errorf("%w: the server is shutting down", state.ErrUnavailable)
@@ -163,7 +165,7 @@ type lastBatch struct {
 // read returns the record at a place; nil where it is gone.
 func (r *Records) read(p *place, last *lastBatch) (*record, error) {
 	if p.log != nil && (last.log != p.log || last.seq != p.seq) {
-		records, err := p.log.Read(r.ctx, p.seq, 1)
+		records, err := p.log.Read(r.ctx, "", p.seq, 1)
 		if err != nil {
 			return nil, err
 		}

@@ -102,7 +102,7 @@ type lostLog struct {
 	meant func()
 }
 
-func (l *lostLog) Append(context.Context, []byte) (uint64, error) {
+func (l *lostLog) Append(context.Context, string, []byte) (uint64, error) {
 	l.meant()
 	return 0, state.ErrUnavailable
 }

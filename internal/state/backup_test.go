@@ -42,7 +42,7 @@ func TestBackup(t *testing.T) {
 		}
 		e := open(t, state.Options{Dir: to})
 		wants(t, bucket(t, e, state.Space{Name: "calls"}), "7", "value 7")
-		if n := len(must[[]state.Record](t)(logOf(t, e, state.Space{Name: "events"}).Read(t.Context(), 95, 1000))); n != 6 {
+		if n := len(must[[]state.Record](t)(logOf(t, e, state.Space{Name: "events"}).Read(t.Context(), "t", 95, 1000))); n != 6 {
 			t.Errorf("%d records are left of the last 6", n)
 		}
 	}

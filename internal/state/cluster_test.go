@@ -48,7 +48,7 @@ func TestNodeRestarts(t *testing.T) {
 	}
 	writing.Go(func() {
 		for ctx.Err() == nil {
-			if seq, err := log.Append(ctx, fmt.Append(nil, len(appended))); err == nil {
+			if seq, err := log.Append(ctx, "t", fmt.Append(nil, len(appended))); err == nil {
 				appended = append(appended, seq)
 			}
 		}
@@ -79,7 +79,7 @@ func TestNodeRestarts(t *testing.T) {
 		}
 	}
 	for n, seq := range appended {
-		found := must[[]state.Record](t)(log.Read(t.Context(), seq, 1))
+		found := must[[]state.Record](t)(log.Read(t.Context(), "t", seq, 1))
 		if len(found) != 1 || found[0].Seq != seq || string(found[0].Data) != fmt.Sprint(n) {
 			t.Errorf("record %d, which was stored as %d: %+v", n, seq, found)
 		}
@@ -162,7 +162,7 @@ func TestNoQuorum(t *testing.T) {
 	e := open(t, state.Options{URL: c.Server(0)})
 	kv, l := bucket(t, e, state.Space{Name: "calls"}), logOf(t, e, state.Space{Name: "events"})
 	must[state.Revision](t)(kv.Put(t.Context(), "k", []byte("before"), 0))
-	must[uint64](t)(l.Append(t.Context(), []byte("before")))
+	must[uint64](t)(l.Append(t.Context(), "t", []byte("before")))
 	if err := e.Health(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestNoQuorum(t *testing.T) {
 		"Update": func(ctx context.Context) error { _, err := kv.Update(ctx, "k", nil, 1, 0); return err },
 		"Put":    func(ctx context.Context) error { _, err := kv.Put(ctx, "k", nil, 0); return err },
 		"Delete": func(ctx context.Context) error { return kv.Delete(ctx, "k", 0) },
-		"Append": func(ctx context.Context) error { _, err := l.Append(ctx, nil); return err },
+		"Append": func(ctx context.Context) error { _, err := l.Append(ctx, "t", nil); return err },
 		"Health": func(ctx context.Context) error { return e.Health(ctx) },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -371,33 +371,36 @@ func testLog(t *testing.T, a, b state.Engine) {
 	ctx := t.Context()
 	l, other := logOf(t, a, state.Space{Name: "log"}), logOf(t, b, state.Space{Name: "log"})
 	var last uint64
+	long := strings.Repeat("/long", 3000)
 	for i := range 30 {
-		seq := must[uint64](t)(l.Append(ctx, fmt.Append(nil, i)))
+		topic := []string{"x/1", "x/2", long}[i%3]
+		seq := must[uint64](t)(l.Append(ctx, topic, fmt.Append(nil, i)))
 		if seq <= last {
 			t.Fatalf("number %d follows %d", seq, last)
 		}
 		last = seq
 	}
 	for _, check := range []struct {
+		topic       string
 		from        uint64
 		limit, want int
-	}{{0, 100, 30}, {0, 7, 7}, {last, 100, 1}, {last + 1, 100, 0}} {
-		records, err := other.Read(ctx, check.from, check.limit)
+	}{{"", 0, 100, 30}, {"", 0, 7, 7}, {"x/1", 0, 100, 10}, {"x/", 0, 100, 20}, {long, 0, 100, 10}, {"none", 0, 100, 0}, {"", last, 100, 1}, {"", last + 1, 100, 0}, {"x", 0, 100, 0}} {
+		records, err := other.Read(ctx, check.topic, check.from, check.limit)
 		if err != nil || len(records) != check.want {
-			t.Errorf("Read(%d, %d) has %d records, %v, want %d", check.from, check.limit, len(records), err, check.want)
+			t.Errorf("Read(%.20q, %d, %d) has %d records, %v, want %d", check.topic, check.from, check.limit, len(records), err, check.want)
 		}
 		before := -1
 		for _, r := range records {
 			var n int
-			if _, err := fmt.Sscan(string(r.Data), &n); err != nil || n <= before {
+			if _, err := fmt.Sscan(string(r.Data), &n); err != nil || n <= before || r.Topic != []string{"x/1", "x/2", long}[n%3] || r.Time.IsZero() {
 				t.Errorf("record %+v follows that of %d", r, before)
 			}
 			before = n
 		}
 	}
-	rest := must[[]state.Record](t)(other.Read(ctx, must[[]state.Record](t)(other.Read(ctx, 0, 4))[3].Seq+1, 100))
-	if len(rest) != 26 {
-		t.Errorf("%d records follow the first 4 of 30", len(rest))
+	rest := must[[]state.Record](t)(other.Read(ctx, "x/1", must[[]state.Record](t)(other.Read(ctx, "x/1", 0, 4))[3].Seq+1, 100))
+	if len(rest) != 6 {
+		t.Errorf("%d records follow the first 4 of 10", len(rest))
 	}
 }
 
@@ -474,15 +477,15 @@ func testLimits(t *testing.T, a, b state.Engine) {
 	l := logOf(t, a, state.Space{Name: "small", MaxBytes: 64 << 10})
 	var last uint64
 	for range 100 {
-		last = must[uint64](t)(l.Append(ctx, value))
+		last = must[uint64](t)(l.Append(ctx, "t", value))
 	}
-	records := must[[]state.Record](t)(l.Read(ctx, 0, 1000))
+	records := must[[]state.Record](t)(l.Read(ctx, "t", 0, 1000))
 	if len(records) == 0 || len(records) > 16 || records[len(records)-1].Seq != last {
 		t.Errorf("%d records are kept", len(records))
 	}
 	aged := logOf(t, a, state.Space{Name: "aged", MaxAge: time.Second})
-	must[uint64](t)(aged.Append(ctx, value))
-	for len(must[[]state.Record](t)(aged.Read(ctx, 0, 1))) > 0 {
+	must[uint64](t)(aged.Append(ctx, "t", value))
+	for len(must[[]state.Record](t)(aged.Read(ctx, "t", 0, 1))) > 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
 	// What a later version asks for is in force, for both.

@@ -81,7 +81,7 @@ func writeNumbers(ctx context.Context, kv state.KV, l state.Log, say *sync.Mutex
 		if _, err = kv.Create(ctx, fmt.Sprint("made/", w, "/", n), make([]byte, n%5000), 0); err != nil {
 			return err
 		}
-		if _, err = l.Append(ctx, fmt.Append(nil, key, " ", n)); err != nil {
+		if _, err = l.Append(ctx, key, strconv.AppendInt(nil, int64(n), 10)); err != nil {
 			return err
 		}
 		say.Lock()
@@ -158,8 +158,8 @@ func checkPromised(t *testing.T, dir string, promised []promise) {
 	}
 	kv, l := bucket(t, e, state.Space{Name: childBucket}), logOf(t, e, state.Space{Name: childLog})
 	stored := make(map[string]bool)
-	for _, r := range must[[]state.Record](t)(l.Read(t.Context(), 0, 1<<30)) {
-		stored[string(r.Data)] = true
+	for _, r := range must[[]state.Record](t)(l.Read(t.Context(), "", 0, 1<<30)) {
+		stored[r.Topic+" "+string(r.Data)] = true
 	}
 	for _, p := range promised {
 		key := fmt.Sprint("writer/", p.writer)

@@ -27,7 +27,7 @@ func filled(t *testing.T) string {
 	kv, l := bucket(t, e, state.Space{Name: "calls"}), logOf(t, e, state.Space{Name: "events"})
 	for i := range 100 {
 		must[state.Revision](t)(kv.Put(t.Context(), fmt.Sprint(i), fmt.Appendf(nil, "value %d", i), 0))
-		must[uint64](t)(l.Append(t.Context(), bytes.Repeat([]byte{byte(i)}, 200<<10)))
+		must[uint64](t)(l.Append(t.Context(), "t", bytes.Repeat([]byte{byte(i)}, 200<<10)))
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestReopen(t *testing.T) {
 		e := open(t, state.Options{Dir: dir})
 		kv := bucket(t, e, state.Space{Name: "calls"})
 		wants(t, kv, "7", "value 7")
-		if n := len(must[[]state.Record](t)(logOf(t, e, state.Space{Name: "events"}).Read(t.Context(), 0, 1000))); n != 100 {
+		if n := len(must[[]state.Record](t)(logOf(t, e, state.Space{Name: "events"}).Read(t.Context(), "t", 0, 1000))); n != 100 {
 			t.Errorf("%d records are left of 100", n)
 		}
 		if _, err := kv.Create(t.Context(), "7", nil, 0); !errors.Is(err, state.ErrConflict) {
@@ -214,7 +214,7 @@ func TestClosed(t *testing.T) {
 	}
 	begun := time.Now()
 	_, put := kv.Put(t.Context(), "k", nil, 0)
-	_, appended := l.Append(t.Context(), nil)
+	_, appended := l.Append(t.Context(), "t", nil)
 	for _, err := range []error{put, appended, e.Health(t.Context())} {
 		if !errors.Is(err, state.ErrUnavailable) {
 			t.Errorf("after Close: %v", err)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -58,11 +59,8 @@ func (e *engine) Log(ctx context.Context, s Space) (Log, error) {
 	return l, nil
 }
 
-// recordSubject ends the subject of all records, as those have it that are stored already.
-const recordSubject = "calls"
-
-func (l *logSpace) Append(ctx context.Context, data []byte) (uint64, error) {
-	subject, packed, err := pack(recordSubject, data)
+func (l *logSpace) Append(ctx context.Context, topic string, data []byte) (uint64, error) {
+	subject, packed, err := pack(topic, data)
 	if err == nil {
 		err = l.e.condition.refuses()
 	}
@@ -81,9 +79,14 @@ func (l *logSpace) Append(ctx context.Context, data []byte) (uint64, error) {
 	return ack.Sequence, nil
 }
 
-func (l *logSpace) Read(ctx context.Context, from uint64, limit int) (records []Record, _ error) {
+func (l *logSpace) Read(ctx context.Context, topic string, from uint64, limit int) ([]Record, error) {
+	filter, err := selection(topic)
+	if err != nil {
+		return nil, err
+	}
+	var records []Record
 	for from = max(from, 1); len(records) < limit; from++ {
-		m, err := l.next(ctx, from)
+		m, err := l.next(ctx, from, l.prefix+filter)
 		if errors.Is(err, ErrNotFound) {
 			return records, nil
 		}
@@ -91,18 +94,36 @@ func (l *logSpace) Read(ctx context.Context, from uint64, limit int) (records []
 			return records, err
 		}
 		from = m.Sequence
-		records = append(records, Record{Seq: m.Sequence, Data: m.Data})
+		text, data := unpack(strings.TrimPrefix(m.Subject, l.prefix), m.Data)
+		if selects(topic, text) {
+			records = append(records, Record{Seq: m.Sequence, Topic: text, Time: m.Time, Data: data})
+		}
 	}
 	return records, nil
 }
 
-// next returns the first record at a number or after it.
-func (l *logSpace) next(ctx context.Context, from uint64) (*jetstream.RawStreamMsg, error) {
+func (l *logSpace) next(ctx context.Context, from uint64, filter string) (*jetstream.RawStreamMsg, error) {
 	if err := l.e.condition.refuses(); err != nil {
 		return nil, err
 	}
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	m, err := l.stream.GetMsg(short, from, jetstream.WithGetMsgSubject(l.prefix+">"))
+	m, err := l.stream.GetMsg(short, from, jetstream.WithGetMsgSubject(filter))
 	return m, l.e.failure(ctx, err)
+}
+
+// selection returns the subjects of a topic, or of those below it.
+func selection(topic string) (filter string, err error) {
+	if below(topic) {
+		return filterOf(topic)
+	}
+	filter, _, err = subjectOf(topic)
+	return filter, err
+}
+
+func below(topic string) bool { return topic == "" || strings.HasSuffix(topic, "/") }
+
+// selects reports whether text is of a topic: filters let some through that are not.
+func selects(topic, text string) bool {
+	return text == topic || below(topic) && strings.HasPrefix(text, topic)
 }

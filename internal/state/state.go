@@ -6,7 +6,7 @@
 // package that knows by what engine: one in the process, on a directory or in memory,
 // or a cluster beside it, all by the same code.
 //
-// Keys are text of any kind and length; see Key. Names of buckets
+// Keys, topics and subjects are text of any kind and length; see Key. Names of buckets
 // and logs are the program's own: lower-case letters, digits and "_".
 //
 // What a write that failed with ErrUnavailable did is unknown: read before trying again.
@@ -90,18 +90,21 @@ type KV interface {
 
 // A Record is one entry of a log.
 type Record struct {
-	Seq  uint64 // grows in the log
-	Data []byte
+	Seq   uint64 // grows in the log, with gaps in a topic
+	Topic string
+	Time  time.Time // when it was stored
+	Data  []byte
 }
 
-// A Log is a numbered log.
+// A Log is a numbered log of many topics.
 type Log interface {
 	// Append stores a record and returns its number.
-	Append(ctx context.Context, data []byte) (seq uint64, err error)
+	Append(ctx context.Context, topic string, data []byte) (seq uint64, err error)
 
-	// Read returns records in their order, at most limit, the first at from or after
-	// it.
-	Read(ctx context.Context, from uint64, limit int) ([]Record, error)
+	// Read returns records of a topic in their order, at most limit, the first
+	// at from or after it. An empty topic stands for all, and one that ends in
+	// "/" for those below it.
+	Read(ctx context.Context, topic string, from uint64, limit int) ([]Record, error)
 }
 
 // A Space is where a bucket or a log is kept, and how much of it. What all replicas
