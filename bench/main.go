@@ -205,18 +205,13 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		r.Notes = append(r.Notes, "this run was short: its numbers mean nothing.")
 	}
 	r.print(out)
-	if broken != nil {
-		return broken
+	if o.json != "" {
+		broken = errors.Join(broken, r.save(o.json))
 	}
-	if o.profile != "" {
-		if err := profile(ctx, h, o.profile, out); err != nil {
-			return err
-		}
+	if broken == nil && o.profile != "" {
+		return profile(ctx, h, o.profile, out)
 	}
-	if o.json == "" {
-		return nil
-	}
-	return r.save(o.json)
+	return broken
 }
 
 // measure adds the rows of all figures, or of some, to a report, up to one that cannot be
