@@ -47,10 +47,16 @@ type Task struct {
 
 	serving *serving
 	end     context.CancelCauseFunc
-	answer  chan string // that the report was rejected; closed when it was taken
+	answer  chan answer // to a report
 
 	mu    sync.Mutex
 	heard []string
+}
+
+// An answer to a report says that it was taken, or what is wrong with it.
+type answer struct {
+	taken bool
+	wrong string
 }
 
 // A Report is what came of a task.
@@ -163,9 +169,9 @@ func (c *Client) serve(ctx context.Context, r *retries, offer *pb.AgentOffer, ag
 				t.heard = append(t.heard, kind.Message.GetText())
 			})
 		case *pb.ServeResponse_Rejected:
-			s.with(kind.Rejected.GetTaskId(), func(t *Task) { t.answer <- kind.Rejected.GetMessage() })
+			s.with(kind.Rejected.GetTaskId(), func(t *Task) { t.hear(answer{wrong: kind.Rejected.GetMessage()}) })
 		case *pb.ServeResponse_Taken:
-			s.with(kind.Taken.GetTaskId(), func(t *Task) { close(t.answer) })
+			s.with(kind.Taken.GetTaskId(), func(t *Task) { t.hear(answer{taken: true}) })
 		case *pb.ServeResponse_Cancelled:
 			s.with(kind.Cancelled.GetTaskId(), func(t *Task) { t.end(errors.New(kind.Cancelled.GetReason())) })
 		case *pb.ServeResponse_Refused:
@@ -193,7 +199,7 @@ func (s *serving) with(id string, do func(*Task)) {
 
 // begin begins to work on a task.
 func (s *serving) begin(ctx context.Context, c *Client, task *pb.AgentTask, agents map[string]Agent) {
-	t := &Task{AgentTask: task, Client: c.In(task.GetTaskId()).OnBehalfOf(task.GetOnBehalfOf()), serving: s, answer: make(chan string, 1)}
+	t := &Task{AgentTask: task, Client: c.In(task.GetTaskId()).OnBehalfOf(task.GetOnBehalfOf()), serving: s, answer: make(chan answer, 1)}
 	ctx, t.end = context.WithCancelCause(ctx)
 	s.mu.Lock()
 	s.tasks[task.GetTaskId()] = t
@@ -226,14 +232,23 @@ func (t *Task) work(ctx context.Context, a Agent) error {
 			TaskId: t.TaskId, Text: strings.ToValidUTF8(report.Text, "\uFFFD"), Result: report.Result, Usage: report.Usage,
 		}}})
 		select {
-		case wrong, rejected := <-t.answer:
-			if !rejected {
+		case a := <-t.answer:
+			if a.taken {
 				return nil
 			}
-			t.Rejected = wrong
+			t.Rejected = a.wrong
 		case <-ctx.Done(): // also where the report was too long, in words
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// hear passes on an answer. One that nobody waits for is dropped, so that no server can hold up
+// the stream with it.
+func (t *Task) hear(a answer) {
+	select {
+	case t.answer <- a:
+	default:
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -151,5 +153,52 @@ func TestServe(t *testing.T) {
 	err := caller.Serve(t.Context(), client.Serving{Agents: []client.Agent{{Name: "no name"}}})
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a bad name: %v", err)
+	}
+}
+
+// repeater is a server that answers every report more often than it should.
+type repeater struct {
+	pb.UnimplementedAgentServiceServer
+}
+
+func (repeater) Serve(stream grpc.BidiStreamingServer[pb.ServeRequest, pb.ServeResponse]) error {
+	if _, err := stream.Recv(); err != nil { // the offer
+		return err
+	}
+	for _, id := range []string{"first", "second"} {
+		messages := []*pb.ServeResponse{{Kind: &pb.ServeResponse_Task{Task: &pb.AgentTask{TaskId: id, Agent: "reader"}}}}
+		for range 3 {
+			messages = append(messages, &pb.ServeResponse{Kind: &pb.ServeResponse_Taken{Taken: &pb.ReportTaken{TaskId: id}}})
+		}
+		for range 3 {
+			messages = append(messages, &pb.ServeResponse{Kind: &pb.ServeResponse_Rejected{Rejected: &pb.ReportRejected{TaskId: id, Message: "no"}}})
+		}
+		for _, m := range messages {
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+		if m, err := stream.Recv(); err != nil || m.GetReport().GetTaskId() != id {
+			return status.Errorf(codes.Internal, "no report of %s: %v, %v", id, m, err)
+		}
+	}
+	return status.Error(codes.DataLoss, "that is all")
+}
+
+// TestServeRepeated serves agents where the server answers too often: no answer ends the program
+// or holds it up.
+func TestServeRepeated(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	pb.RegisterAgentServiceServer(server, repeater{})
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	work := func(context.Context, *client.Task) (client.Report, error) { return client.Report{Text: "done"}, nil }
+	err = connect(t, listener.Addr().String(), client.Options{}).Serve(t.Context(), client.Serving{Agents: []client.Agent{{Name: "reader", Work: work}}})
+	if status.Code(err) != codes.DataLoss {
+		t.Errorf("Serve ended with %v, want what ends it", err)
 	}
 }
