@@ -34,6 +34,8 @@ func (c *copier) upload(ctx context.Context, local string, to place) error {
 	switch {
 	case c.tar && local != "-":
 		return errors.New("--tar is for an archive on standard input: write - for the source")
+	case c.tar && len(c.exclude) > 0:
+		return errors.New("--exclude is for directories: leave out of the archive what is not wanted")
 	case c.tar:
 		return c.uploadTree(ctx, to, func(w io.Writer) error {
 			_, err := io.Copy(w, os.Stdin)
