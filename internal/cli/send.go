@@ -47,7 +47,7 @@ the program does not read, and tells how many bytes were taken in all.`,
 			var size *pb.WindowSize
 			if window != "" {
 				size = new(pb.WindowSize)
-				if n, err := fmt.Sscanf(window, "%dx%d", &size.Rows, &size.Columns); n != 2 || err != nil {
+				if n, err := fmt.Sscanf(window+"\n", "%dx%d\n", &size.Rows, &size.Columns); n != 2 || err != nil {
 					return fmt.Errorf("--window %q: want rows and columns, such as 24x80", window)
 				}
 			}
