@@ -13,7 +13,7 @@ import { after, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
 
-import { type Agent, allow, BatchStrategy, Client, deny, Detached, type Event, Mode, OnDisconnect } from "./index.js";
+import { type Agent, allow, answer, BatchStrategy, Client, deny, Detached, type Event, Mode, OnDisconnect } from "./index.js";
 import { forModel, Outcome, result, text, unread } from "./index.js";
 
 const gate = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on";
@@ -230,6 +230,33 @@ test("approve", async () => {
   leave.abort();
   await approving;
   assert.equal(seen, 2);
+});
+
+// An answer that is none ends nothing, and the next question is answered.
+test("answer", async () => {
+  const client = await agent();
+  const leave = new AbortController();
+  let show = () => {};
+  const shown = new Promise<void>((resolve) => (show = resolve));
+  const approving = connect("person").approve((approval) => {
+    if (approval.questions[0]?.text !== "Really?") {
+      return answer(approval, " approve", "Soon.");
+    }
+    show();
+    return allow();
+  }, leave.signal);
+  const asked = { question: "Go on?", options: [{ label: "Approve" }, { label: "Deny" }], options_only: true };
+  const really = { questions: [{ ...asked, question: "Really?" }] };
+  const first = result(client.execute({ id: "first", tool: "ask_user", input: really }));
+  await shown;
+  const questions = [asked, { question: "When?", options: [{ label: "Now" }, { label: "Never" }] }];
+  const said = text(await result(client.execute({ tool: "ask_user", input: { questions } })));
+  assert.match(said, /Chosen: Approve/);
+  assert.match(said, /Soon\./);
+  await client.cancel("first", "nobody answers it");
+  await first;
+  leave.abort();
+  await approving;
 });
 
 test("artifact", async () => {

@@ -189,8 +189,9 @@ export class Client {
   /**
    * Passes what waits for a person to decide, one after the other, and sends what it
    * answers; undefined leaves the answer to somebody else. An answer is for exactly what
-   * decide was shown, and one that comes too late is dropped. It goes on until the signal,
-   * or until the client is closed. Where the client has a session, only what waits in that one counts.
+   * decide was shown. One that comes too late is dropped, and so is one that is none, such as
+   * allow() to a question: somebody else has to answer then. It goes on until the signal, or until
+   * the client is closed. Where the client has a session, only what waits in that one counts.
    */
   async approve(
     decide: (approval: Approval) => Answer | undefined | Promise<Answer | undefined>,
@@ -245,8 +246,8 @@ export class Client {
       await this.approvals.resolveApproval(request, { signal });
     } catch (error) {
       const code = ConnectError.from(error).code;
-      if (code !== Code.NotFound && code !== Code.FailedPrecondition) {
-        throw error; // else it is answered, by whomever
+      if (![Code.NotFound, Code.FailedPrecondition, Code.InvalidArgument].includes(code)) {
+        throw error; // else it is answered, by whomever, or this is no answer
       }
     }
   }
@@ -473,6 +474,21 @@ export function unread({ callId, tool, message }: BrokenCall): CallResult {
 /** Lets a call run, this once. */
 export function allow(): Answer {
   return { kind: AnswerKind.ALLOW_ONCE };
+}
+
+/**
+ * Answers the questions of an approval in their order, such as that of a step of a workflow by "Approve" or "Deny":
+ * each with an option, in any case of letters, or else with a text.
+ */
+export function answer({ questions }: Approval, ...answers: string[]): Answer {
+  return {
+    kind: AnswerKind.ANSWERED,
+    answers: answers.map((said, i) => {
+      const same = ({ label }: { label: string }) => label.toLowerCase() === said.trim().toLowerCase();
+      const option = questions[i]?.options.find(same);
+      return option ? { chosen: [option.label] } : { text: said };
+    }),
+  };
 }
 
 /** Keeps a call from running, and tells the model why. */

@@ -6,7 +6,7 @@
 export { type Agent, type Report, type Serving, Task } from "./agents.js";
 export { Batch, type BatchResult, Detached } from "./batch.js";
 export type { Call } from "./calls.js";
-export { allow, type Answer, Client, deny, forModel, type Options, result, text, unread } from "./client.js";
+export { allow, answer, type Answer, Client, deny, forModel, type Options, result, text, unread } from "./client.js";
 export * from "./gen/toolserver/v1/approval_pb.js";
 export * from "./gen/toolserver/v1/batch_pb.js";
 export * from "./gen/toolserver/v1/content_pb.js";
