@@ -81,12 +81,12 @@ func (f *followed) note(ctx context.Context, x *pb.Execution) {
 		return
 	}
 	response, err := pb.NewToolServiceClient(f.task.Conn).GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: x.GetExecutionId()})
-	if err != nil {
+	finished := proto.CloneOf(response.GetExecution().GetFinished())
+	if err != nil || finished == nil {
 		return // end asks again
 	}
 	f.calls[x.GetExecutionId()] = true
 	f.ended++
-	finished := proto.CloneOf(response.GetExecution().GetFinished())
 	shorten(finished)
 	f.pass(x, &pb.Event{Time: x.GetEndTime(), Kind: &pb.Event_Finished{Finished: finished}})
 }
