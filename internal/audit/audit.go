@@ -33,6 +33,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -190,6 +191,9 @@ func Open(options Options) (*Log, error) {
 	}
 	if options.File == "" && options.Copy == nil {
 		return nil, errors.New("audit: there is nothing to write to")
+	}
+	if options.File != "" {
+		options.File = filepath.Clean(options.File) // as the names of full files are found
 	}
 	if options.Interval == 0 {
 		options.Interval = time.Second

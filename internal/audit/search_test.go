@@ -92,6 +92,36 @@ func (c *counted) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
+// TestUncleanNames: also where the name of the log is written in a roundabout way, its full files
+// count.
+func TestUncleanNames(t *testing.T) {
+	for _, name := range []string{"./audit.log", "logs//audit.log", "logs/nowhere/nowhere/../../audit.log"} {
+		t.Chdir(t.TempDir())
+		if err := os.Mkdir("logs", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, name, Options{Config: Config{MaxBytes: 3000}})
+		for i := range 20 {
+			add(t, l, aCall(fmt.Sprint(i))...)
+			if err := l.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report, err := l.Verify(t.Context())
+		if err != nil || report.First.Seq != 1 {
+			t.Errorf("%s: %+v, %v", name, report, err)
+		}
+		full := fullFiles(filepath.Clean(name))
+		if err := os.WriteFile(full[0], []byte(strings.Replace(readFile(t, full[0]), `"call_id":"`, `"call_id":"x`, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Verify(t.Context()); err == nil {
+			t.Errorf("%s: a full file was changed, and nobody is told", name)
+		}
+		mustClose(t, l)
+	}
+}
+
 // TestBelow: where a search goes on is found without reading what was searched before.
 func TestBelow(t *testing.T) {
 	var log strings.Builder
