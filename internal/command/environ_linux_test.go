@@ -6,6 +6,7 @@ package command_test
 import (
 	"bytes"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -132,6 +133,30 @@ func TestCacheIsWritten(t *testing.T) {
 	}
 	out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", `exec 2>&1; cat "$GOMODCACHE/x"; echo no > "$GOMODCACHE/x"; mkdir -p "$GOCACHE" && echo can build`}})
 	if !strings.HasPrefix(out, "kept\n") || !strings.Contains(out, "Permission denied") || !strings.HasSuffix(out, "can build\n") {
+		t.Error(out)
+	}
+}
+
+// TestNamedIsWritten writes where a command was judged to write, also where the session may write
+// anyway, and to nothing beside it.
+func TestNamedIsWritten(t *testing.T) {
+	home, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.MkdirAll(home, 0o700)
+	given, err := os.MkdirTemp(home, "toolserver-test-") // not below /tmp, which all commands write
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(given) })
+	if err := os.Mkdir(given+"/named", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, _ := newRunner(t, func(c *command.Config) { c.View.Write = []string{given} })
+	c := command.Command{Path: "bash", Rights: tools.Rights{Confinement: tools.Named, Write: []string{given + "/named"}}}
+	c.Args = []string{"-c", `exec 2>&1; echo kept >"$0/named/x" && cat "$0/named/x"; echo no >"$0/x"`, given}
+	if out := run(t, r, c); !strings.HasPrefix(out, "kept\n") || !strings.Contains(out, "Permission denied") {
 		t.Error(out)
 	}
 }

@@ -462,9 +462,12 @@ func (r *Runner) servers(path string) bool {
 
 // notOurs returns those that are outside of everything the session has anyway, and not
 // the server's own.
-func (r *Runner) notOurs(paths []string) []string {
+func (r *Runner) notOurs(paths []string) []string { return r.beyond(r.view.Write, paths) }
+
+// beyond is notOurs for who has these directories anyway.
+func (r *Runner) beyond(ours, paths []string) []string {
+	ours = append([]string{"/tmp", "/var/tmp", "/proc", "/dev"}, ours...)
 	return slices.DeleteFunc(outside(paths), func(path string) bool {
-		ours := append([]string{"/tmp", "/var/tmp", "/proc", "/dev"}, r.view.Write...)
 		return r.servers(path) || slices.ContainsFunc(ours, func(dir string) bool { return isBelow(path, dir) })
 	})
 }
@@ -472,16 +475,18 @@ func (r *Runner) notOurs(paths []string) []string {
 // writable returns what rights let be written. The files are what named paths lead
 // to: keep them open until the jail is made.
 func (r *Runner) writable(rights *tools.Rights) (paths []string, files []*os.File, err error) {
+	ours := r.view.Write
 	switch rights.Confinement {
 	case tools.SessionWide:
 		paths = slices.DeleteFunc(slices.Clone(r.view.Write), func(dir string) bool { return dir == r.calls() })
 	case tools.Named:
 		paths = []string{r.Home(), r.temp()}
+		ours = append(slices.Clip(paths), r.calls())
 	}
 	for _, path := range rights.Write {
 		var file *os.File
 		if filepath.IsAbs(path) {
-			if len(r.notOurs([]string{path})) == 0 {
+			if len(r.beyond(ours, []string{path})) == 0 {
 				continue
 			}
 			file, err = openNoLinks(path)
