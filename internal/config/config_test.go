@@ -294,6 +294,7 @@ func TestBadConfigurations(t *testing.T) {
 		"answers of nothing":  {"answers:\n  default: 0\n", nil, []string{`c.yaml:2: answers.default: "0" does not say how long an answer is`}},
 		"answers of words":    {"answers:\n  max: 300 words\n", nil, []string{`c.yaml:2: answers.max: "300 words" does not say how long an answer is: want a number of characters, or of tokens, such as "50000" or "12000 tokens"`}},
 		"too much history":    {"state:\n  max_history: 3GiB\n", nil, []string{"c.yaml:2: state.max_history: 3221225472 bytes are too many: want at most 2GiB"}},
+		"a key of a cluster":  {"state:\n  tls: {key: k.pem}\n", nil, []string{"state.tls.key: it is of a cluster, and state.engine is embedded"}},
 		"answers too short":   {"answers:\n  default: 100 tokens\n", nil, []string{"c.yaml:2: answers.default: an answer of 100 tokens is out of range: want 250 to 100000"}},
 		"answers above most":  {"answers:\n  max: 20000\n", nil, []string{"c.yaml:1: answers.default: an answer of 50000 characters is out of range: want 1000 to 20000"}},
 		"answers too long":    {"answers:\n  max: 2000000\n", nil, []string{"c.yaml:2: answers.max: an answer of 2000000 characters is out of range: want 1000 to 1048576"}},

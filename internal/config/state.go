@@ -134,7 +134,7 @@ func (c *Config) validateState(fault FaultFunc) {
 func (c *Config) validateCluster(fault FaultFunc) {
 	s := &c.State
 	if !s.Shared() {
-		for key, value := range map[string]string{"url": s.URL, "credentials": s.Credentials, "tls.ca": s.TLS.CA, "tls.certificate": s.TLS.Certificate} {
+		for key, value := range map[string]string{"url": s.URL, "credentials": s.Credentials, "tls.ca": s.TLS.CA, "tls.certificate": s.TLS.Certificate, "tls.key": s.TLS.Key} {
 			if value != "" {
 				fault("state."+key, "it is of a cluster, and state.engine is %s: set that to cluster, or leave this out", s.Engine)
 			}
