@@ -49,6 +49,10 @@ func (s stop) owner() auth.Owner { return auth.NewOwner(s.Tenant, s.Principal) }
 // by returns the operator.
 func (s stop) by() auth.Owner { return auth.NewOwner(s.ByTenant, s.By) }
 
+// overrules reports whether a stop takes the place of another of the same principal: who stopped
+// itself does not lift what another wants.
+func (s stop) overrules(old stop) bool { return old.by() == old.owner() && s.by() != old.owner() }
+
 // why tells of the stop, in words that follow whom it is about.
 func (s stop) why() string {
 	text := "stopped by " + s.By
@@ -216,8 +220,8 @@ func (s *stopList) put(wanted stop) (now stop, fresh bool, err error) {
 	defer s.mu.Unlock()
 	now, known := (*s.current.Load())[wanted.owner()]
 	switch {
-	case known && now.by() == now.owner() && wanted.by() != now.owner():
-		now = wanted // who stopped itself does not lift what another wants
+	case known && wanted.overrules(now):
+		now = wanted
 	case known:
 		return now, false, nil
 	case len(*s.current.Load()) >= maxStops:

@@ -102,6 +102,7 @@ func (s *sharedStops) changed(key string) {
 	case !s.known:
 		s.list.mu.Unlock()
 		return
+	case there && known && !before.InState && before.overrules(one): // and is about to be stored
 	case there:
 		s.list.set(of, &one)
 	case known && before.InState:

@@ -17,12 +17,16 @@ import (
 // cutOff are entries that cannot be written while a server is cut off from the state.
 type cutOff struct {
 	state.KV
-	now atomic.Bool
+	now    atomic.Bool
+	stored func() // is called when something was written, if it is set
 }
 
 func (c *cutOff) Put(ctx context.Context, key string, value []byte, ttl time.Duration) (state.Revision, error) {
 	if c.now.Load() {
 		return 0, state.ErrUnavailable
+	}
+	if c.stored != nil {
+		defer c.stored()
 	}
 	return c.KV.Put(ctx, key, value, ttl)
 }
@@ -117,5 +121,31 @@ func TestNewerStopStays(t *testing.T) {
 				t.Errorf("stored: %v", err)
 			}
 		})
+	}
+}
+
+// TestStopOverruledWhileStored: who stops itself, and is stopped by another before its own stop is
+// noted as stored, stays stopped by the other.
+func TestStopOverruledWhileStored(t *testing.T) {
+	list, entries := stopsCutOff(t)
+	own, _, err := list.put(stop{Principal: "alice", By: "alice", Since: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := stop{Principal: "alice", By: "bob", Since: time.Now()}
+	entries.stored = func() {
+		entries.stored = nil
+		if _, _, err := list.put(others); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := list.keep(own); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := list.keep(others); err != nil || now.By != "bob" || !now.InState {
+		t.Errorf("in force is %+v, %v", now, err)
+	}
+	if one, there := list.shared.at(stopKey(own.owner())); !there || one.By != "bob" {
+		t.Errorf("the state has %+v, %t", one, there)
 	}
 }
