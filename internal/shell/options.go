@@ -5,6 +5,7 @@ package shell
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/shell/programs"
@@ -162,7 +163,8 @@ func (c *invocation) apply(o *programs.Option, value word, out *parsed) {
 	case "names":
 		c.doubt("a list names the files it reads")
 	case "in":
-		if value.known() && filepath.IsLocal(value.text) && !hidden(value.text) {
+		away := func(dir string) bool { return !filepath.IsLocal(dir) || hidden(dir) }
+		if at := c.entered(value); len(at) > 0 && !slices.ContainsFunc(at, away) {
 			c.readOnly = false
 			c.reads(value, true)
 			return
