@@ -16,10 +16,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -370,75 +368,6 @@ func (f sinkFunc) Messages() <-chan string { return nil }
 // Execution is nobody's.
 func (f sinkFunc) Execution() string { return "" }
 
-// A Recorder is a sink that keeps everything. The zero value is ready, and safe
-// for concurrent use.
-type Recorder struct {
-	// Answer, if set, answers questions. Without it nobody does.
-	Answer func([]tools.Question) ([]tools.Answer, error)
-
-	// Said, if set, has what the client says.
-	Said chan string
-
-	mu      sync.Mutex
-	reports []tools.Report
-	take    func(context.Context, tools.Input) (int, error) // nil while nobody listens
-}
-
-// Emit keeps r, with bytes of its own.
-func (r *Recorder) Emit(report tools.Report) {
-	if output, ok := report.(tools.Output); ok {
-		output.Data = bytes.Clone(output.Data)
-		report = output
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.reports = append(r.reports, report)
-}
-
-// Ask answers with r.Answer.
-func (r *Recorder) Ask(_ context.Context, questions []tools.Question) ([]tools.Answer, error) {
-	if r.Answer == nil {
-		return nil, tools.Failf("unanswered", "Nobody answered.")
-	}
-	return r.Answer(questions)
-}
-
-// Messages returns r.Said.
-func (r *Recorder) Messages() <-chan string { return r.Said }
-
-// Listen keeps take for Send.
-func (r *Recorder) Listen(_ context.Context, take func(context.Context, tools.Input) (int, error)) (stop func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.take = take
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.take = nil
-	}
-}
-
-// Execution is nobody's.
-func (r *Recorder) Execution() string { return "" }
-
-// Send sends input to the call, if it listens.
-func (r *Recorder) Send(ctx context.Context, in tools.Input) (n int, err error) {
-	r.mu.Lock()
-	take := r.take
-	r.mu.Unlock()
-	if take == nil {
-		return 0, tools.Failf("no_input", "The call does not listen.")
-	}
-	return take(ctx, in)
-}
-
-// Reports returns what was reported so far.
-func (r *Recorder) Reports() []tools.Report {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.reports)
-}
-
 // Env returns a place to run calls in: a new workspace with these files, by
 // slash-separated name.
 func Env(t testing.TB, files map[string]string) tools.Env {
@@ -466,127 +395,6 @@ func Env(t testing.TB, files map[string]string) tools.Env {
 		ws.Close()
 	})
 	return tools.Env{SessionID: "test", CallID: "1", Workspace: ws, Session: session, Changes: changes, Documents: new(Documents)}
-}
-
-// Documents keeps documents in memory. The zero value is ready.
-type Documents struct {
-	mu   sync.Mutex
-	kept map[string]json.RawMessage
-}
-
-// Read returns a document.
-func (d *Documents) Read(name string) (json.RawMessage, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.kept[name], nil
-}
-
-// Change replaces a document.
-func (d *Documents) Change(name string, change func(json.RawMessage) (json.RawMessage, error)) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	next, err := change(d.kept[name])
-	if err != nil {
-		return err
-	}
-	if d.kept == nil {
-		d.kept = make(map[string]json.RawMessage)
-	}
-	d.kept[name] = next
-	return nil
-}
-
-// A Session is a session for calls to change. It is safe for concurrent use.
-type Session struct {
-	// Forbidden are the modes it does not permit.
-	Forbidden []tools.Mode
-
-	uses atomic.Int32 // by Busy
-
-	mu           sync.Mutex
-	mode, before tools.Mode
-	running      int     // calls that Run runs
-	mixed        bool    // more than one
-	touches      []touch // of the workspace
-	private      string
-	closed       bool
-	after        []func()
-}
-
-// NewSession returns a session in a mode.
-func NewSession(mode tools.Mode) *Session { return &Session{mode: mode, before: tools.ModeAsk} }
-
-// Mode returns the mode of now.
-func (s *Session) Mode() tools.Mode {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mode
-}
-
-// ChangeMode changes the mode if it still is from and the new one is permitted.
-func (s *Session) ChangeMode(from, to tools.Mode) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mode != from {
-		return tools.Failf("mode_changed", "The session is in mode %s by now.", s.mode)
-	}
-	if slices.Contains(s.Forbidden, to) {
-		return tools.Failf("mode_not_permitted", "Mode %s is not permitted.", to)
-	}
-	if to == tools.ModePlan && from != to {
-		s.before = from
-	}
-	s.mode = to
-	return nil
-}
-
-// PlanEnd returns the mode before plan mode.
-func (s *Session) PlanEnd() tools.Mode {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.before
-}
-
-// Private returns a directory of the session.
-func (s *Session) Private() (string, error) { return s.private, nil }
-
-// Home returns the home directory of the session.
-func (s *Session) Home() string { return filepath.Join(s.private, "home") }
-
-// Temp returns the temporary directory of the session.
-func (s *Session) Temp() string { return filepath.Join(s.private, "tmp") }
-
-// Cache returns that the session has no cache.
-func (s *Session) Cache() (string, error) { return "", nil }
-
-// Busy counts who keeps the session from being idle: see [Session.Uses].
-func (s *Session) Busy() (done func()) {
-	s.uses.Add(1)
-	return sync.OnceFunc(func() { s.uses.Add(-1) })
-}
-
-// Uses returns how many keep the session from being idle.
-func (s *Session) Uses() int { return int(s.uses.Load()) }
-
-// AfterClose has f called when the session is closed.
-func (s *Session) AfterClose(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.after = append(s.after, f)
-	}
-	return !s.closed
-}
-
-// Close closes the session.
-func (s *Session) Close() {
-	s.mu.Lock()
-	after := s.after
-	s.after, s.closed = nil, true
-	s.mu.Unlock()
-	for _, f := range after {
-		f()
-	}
 }
 
 // Run runs one call to its end. An input that does not decode ends the test. In
