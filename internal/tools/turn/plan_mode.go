@@ -32,8 +32,9 @@ func (p pinned) Decode(env *tools.Env, input json.RawMessage) (tools.Call, error
 	if env.Session != nil {
 		seen.mode, seen.planEnd = env.Session.Mode(), env.Session.PlanEnd()
 	}
-	env.Session = seen
-	return p.Tool.Decode(env, input)
+	own := *env // which belongs to the caller
+	own.Session = seen
+	return p.Tool.Decode(&own, input)
 }
 
 // seenSession is a session as it was seen at one moment. Only ChangeMode works
