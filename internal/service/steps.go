@@ -31,6 +31,10 @@ func (s steps) Proposed(x *executor.Execution) *executor.Refusal {
 
 // Rejudge judges a call that waits.
 func (s steps) Rejudge(x *executor.Execution, call tools.Call) executor.Rejudged {
+	owner := x.Order.Session.Owner
+	if stopped, ok := s.stops.ofNames(owner.Tenant(), owner.Name(), x.Order.OnBehalfOf); ok {
+		return executor.Rejudged{Verdict: policy.Verdict{Action: policy.Deny, Rule: "stop", Reason: "The caller was " + stopped.why() + "."}}
+	}
 	return s.admission.Rejudge(&x.Order, call)
 }
 

@@ -297,12 +297,13 @@ func (s *stopList) keepLater(ctx context.Context) {
 			if s.file != "" {
 				err = errors.Join(err, s.write(""))
 			}
-			if err == nil {
-				s.mu.Lock()
+			s.mu.Lock()
+			if err == nil && !slices.ContainsFunc(s.list(), func(one stop) bool { return !one.durable }) { // also none that came meanwhile
 				s.retries = false
 				s.mu.Unlock()
 				return
 			}
+			s.mu.Unlock()
 		}
 	}()
 }

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/state"
 )
 
@@ -147,5 +150,44 @@ func TestStopOverruledWhileStored(t *testing.T) {
 	}
 	if one, there := list.shared.at(stopKey(own.owner())); !there || one.By != "bob" {
 		t.Errorf("the state has %+v, %t", one, there)
+	}
+}
+
+// TestStopDuringRetry: a stop that cannot be stored while others are tried again is stored as well.
+func TestStopDuringRetry(t *testing.T) {
+	list, entries := stopsCutOff(t)
+	if _, _, err := list.put(stop{Principal: "alice", By: "bob", Since: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	entries.stored = func() {
+		entries.stored = func() { close(done) }
+		if _, _, err := list.put(stop{Principal: "carol", By: "bob", Since: time.Now()}); err != nil {
+			t.Error(err)
+		}
+		list.keepLater(t.Context())
+	}
+	list.keepLater(t.Context())
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("the second stop is not in the state")
+	}
+}
+
+// TestRejudgeStopped: a call that waited when its caller was stopped does not begin.
+func TestRejudgeStopped(t *testing.T) {
+	list, _ := stopsCutOff(t)
+	if _, _, err := list.put(stop{Principal: "alice", By: "bob", Since: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, order := range []executor.Order{
+		{Session: session.Ref{Owner: auth.NewOwner("", "alice")}},
+		{Session: session.Ref{Owner: auth.NewOwner("", "runtime")}, OnBehalfOf: "alice"},
+	} {
+		now := steps{&Server{stops: list}}.Rejudge(&executor.Execution{Order: order}, nil)
+		if now.Verdict.Action != policy.Deny || now.Verdict.Reason != "The caller was stopped by bob." {
+			t.Errorf("%+v", now.Verdict)
+		}
 	}
 }
