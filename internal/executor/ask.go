@@ -56,6 +56,9 @@ func (x *Execution) ask(ctx context.Context) {
 	x.log.append(ApprovalRequested{question}, question.Created, nil)
 	x.mu.Unlock()
 	x.executor.config.Steps.Asked(x, question)
+	if cause := x.executor.drainCause(); cause != nil { // which did not find it asked
+		x.stop(cause)
+	}
 }
 
 // about completes a question with the call it is about.

@@ -525,3 +525,23 @@ func TestApprovedAccess(t *testing.T) {
 		})
 	}
 }
+
+// TestAskedWhileDraining: a question that comes when the server stops already is not waited for.
+func TestAskedWhileDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f *approving
+		drained := make(chan struct{})
+		f = newApproving(t, executor.Config{Steps: testSteps{proposed: func(*executor.Execution) {
+			go func() {
+				defer close(drained)
+				f.Drain(context.Background(), "going down")
+			}()
+			synctest.Wait()
+		}}}, approval.Config{})
+		end := finished(t, f.start(f.asking(nil)))
+		if end.Outcome != executor.Cancelled || end.Cancelled.Reason != "going down" || end.Waited != 0 {
+			t.Errorf("it ended with %+v", end)
+		}
+		<-drained
+	})
+}

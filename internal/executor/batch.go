@@ -121,7 +121,7 @@ func (e *Executor) NewBatch(order BatchOrder) (*Batch, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.draining {
+	if e.draining != nil {
 		return nil, ErrDraining
 	}
 	if b.ID == "" {

@@ -48,6 +48,9 @@ func (l *lanes) place(x *Execution) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if x.gone {
+		return
+	}
 	x.turning = placed
 	x.batch.lane.queue = append(x.batch.lane.queue, x)
 }

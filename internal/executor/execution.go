@@ -85,6 +85,7 @@ type Execution struct {
 	placing   placing                 // guarded by the lanes
 	turning   laneState               // likewise
 	waits     bool                    // likewise: the call waits for its turn and is counted
+	gone      bool                    // likewise: the call has left, and takes no place any more
 	said      chan string             // what the client says; nil before it does
 	comment   string                  // of the approver, for the model
 	runs      span.Span               // from when the tool begins to the end
@@ -383,6 +384,28 @@ func (x *Execution) stop(cause error) { x.end(cause, false) }
 // end is stop; with waiting, only for a call that waits.
 func (x *Execution) end(cause error, waiting bool) {
 	question, queued := x.signalStop(cause, waiting)
+	x.endWaiting(cause, question, queued)
+}
+
+// stopAll stops executions for a reason. None of them begins because another ends: all that wait are
+// to stop before the first ends, and the last that came ends first, so that none gets its turn.
+func stopAll(all []*Execution, cause error) {
+	slices.SortFunc(all, func(a, b *Execution) int { return cmp.Compare(b.number, a.number) })
+	var ends []func()
+	for _, waiting := range []bool{true, false} {
+		for _, x := range all {
+			if question, queued := x.signalStop(cause, waiting); question != nil || queued {
+				ends = append(ends, func() { x.endWaiting(cause, question, queued) })
+			}
+		}
+	}
+	for _, end := range ends {
+		end()
+	}
+}
+
+// endWaiting ends a call that waits, if it does, after signalStop.
+func (x *Execution) endWaiting(cause error, question *approval.Question, queued bool) {
 	switch {
 	case question != nil:
 		x.withdraw(question, cause)

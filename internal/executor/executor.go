@@ -90,7 +90,7 @@ type Executor struct {
 	running   int                       // executions whose tools have not ended
 	unended   int                       // executions without their last event
 	pastTotal int                       // of past
-	draining  bool
+	draining  *Cancellation             // of what waits for an answer while the server stops; nil before
 	closed    bool
 	idle      chan struct{} // closed when draining and nothing runs
 	retained  []*Execution  // ended, oldest end first
@@ -216,7 +216,7 @@ func (e *Executor) refuses(x *Execution, judged bool, gone error) error {
 	switch {
 	case !judged:
 		return fmt.Errorf("%w: what was known of call %.64q was just forgotten: call again", ErrNotFound, x.Order.CallID)
-	case e.draining:
+	case e.draining != nil:
 		return ErrDraining
 	case e.running >= e.config.MaxRunning && e.countsOf(x).running > 0: // no tenant keeps another out
 		return fmt.Errorf("%w: %d executions are unfinished, the most there may be", ErrFull, e.running)
@@ -242,9 +242,7 @@ func keyOf(o *Order) callKey { return callKey{o.Session.Owner, o.Session.ID, o.C
 // is called once for each that has not ended.
 func (e *Executor) CancelWhere(ctx context.Context, match func(*Execution) bool, reason, by string) (int, error) {
 	unfinished := slices.DeleteFunc(e.unfinished(func(*Execution) bool { return true }), func(x *Execution) bool { return !match(x) })
-	for _, x := range unfinished {
-		x.Cancel(reason, by)
-	}
+	stopAll(unfinished, &Cancellation{Reason: reason, By: by})
 	for _, x := range unfinished {
 		select {
 		case <-x.done:
@@ -339,7 +337,7 @@ func (e *Executor) expire() {
 	e.expiry = nil
 	for len(e.retained) > 0 {
 		if left := e.config.Retention - time.Since(e.retained[0].ended); left > 0 {
-			if !e.draining {
+			if e.draining == nil {
 				e.expiry = time.AfterFunc(left, e.expire)
 			}
 			return
@@ -349,7 +347,7 @@ func (e *Executor) expire() {
 }
 
 func (e *Executor) closeIfIdle() {
-	if e.draining && e.unended == 0 {
+	if e.draining != nil && e.unended == 0 {
 		select {
 		case <-e.idle:
 		default:
@@ -362,20 +360,20 @@ func (e *Executor) closeIfIdle() {
 // answer are cancelled, with reason; when ctx ends, the rest is too. After Drain
 // every execution has ended.
 func (e *Executor) Drain(ctx context.Context, reason string) {
+	stopped := &Cancellation{Reason: reason, By: auth.Server}
 	e.mu.Lock()
-	e.draining = true
+	e.draining = stopped
 	e.closeIfIdle()
 	e.mu.Unlock()
-	for _, x := range e.unfinished((*Execution).isAsked) {
-		x.Cancel(reason, auth.Server)
-	}
+	stopAll(e.unfinished((*Execution).isAsked), stopped)
 	select {
 	case <-e.idle:
 		return
 	case <-ctx.Done():
 	}
-	for _, x := range e.unfinished(func(*Execution) bool { return true }) {
-		x.Cancel(reason, auth.Server)
+	stopAll(e.unfinished(func(*Execution) bool { return true }), stopped)
+	if r := e.config.Records; r != nil {
+		defer time.AfterFunc(e.config.StopGrace+flushTime, r.giveUp).Stop()
 	}
 	<-e.idle
 }
@@ -424,7 +422,9 @@ func (e *Executor) Stats() Stats {
 }
 
 // Draining reports whether new calls are refused.
-func (e *Executor) Draining() bool {
+func (e *Executor) Draining() bool { return e.drainCause() != nil }
+
+func (e *Executor) drainCause() *Cancellation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.draining

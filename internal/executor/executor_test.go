@@ -549,3 +549,27 @@ func TestCancelledWhileRegistered(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestWatchTellsTheLastEnds: who is busy while a server stops is told how the last calls ended.
+func TestWatchTellsTheLastEnds(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, executor.Config{})
+			x := f.start(f.order(waits))
+			var states []executor.State
+			for seen, info := range f.Watch(t.Context(), "alice", func(*executor.Execution) bool { return true }) {
+				if seen == nil {
+					continue
+				}
+				if states = append(states, info.State); info.State != executor.Ended {
+					ctx, cancel := context.WithCancel(t.Context())
+					cancel()
+					f.Drain(ctx, "going down")
+				}
+			}
+			if len(states) != 2 || states[1] != executor.Ended {
+				t.Errorf("%s went through %v", x.ID, states)
+			}
+		})
+	}
+}

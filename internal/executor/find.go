@@ -131,20 +131,26 @@ func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after str
 	if after != "" && !ok {
 		return nil, "", fmt.Errorf("%w: the page after %.64q: no page ended there", ErrNotFound, after)
 	}
+	all := e.list(owner, match, last)
+	if len(all) > limit {
+		return all[:limit], all[limit-1].ID, nil
+	}
+	return e.listStored(owner, match, all, last, limit)
+}
+
+// list returns the executions of owner that match and that this process has, newest first: those
+// before a number, or all for 0.
+func (e *Executor) list(owner auth.Owner, match func(*Execution) bool, before uint64) (all []*Execution) {
 	e.mu.Lock()
-	var all []*Execution
 	for _, x := range e.byNumber {
-		if owner.Covers(x.Order.Session.Owner) && (after == "" || x.number < last) {
+		if owner.Covers(x.Order.Session.Owner) && (before == 0 || x.number < before) {
 			all = append(all, x)
 		}
 	}
 	e.mu.Unlock()
 	all = slices.DeleteFunc(all, func(x *Execution) bool { return !match(x) })
 	slices.SortFunc(all, func(a, b *Execution) int { return cmp.Compare(b.number, a.number) })
-	if len(all) > limit {
-		return all[:limit], all[limit-1].ID, nil
-	}
-	return e.listStored(owner, match, all, last, limit)
+	return all
 }
 
 // listStored completes a page with executions of earlier runs. Where there are replicas, each

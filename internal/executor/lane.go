@@ -40,6 +40,9 @@ func (l *lanes) enter(x *Execution) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if x.gone {
+		return true // to nothing: it has ended
+	}
 	if (!inBatch || x.batch.lane.admit(x)) && (!ordered || l.admit(x)) && l.places.take(x) {
 		return true
 	}
@@ -90,6 +93,7 @@ func (l *lanes) leave(x *Execution) {
 func (l *lanes) left(x *Execution) (next []*Execution) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	x.gone = true
 	x.stopWaiting()
 	next = l.places.leave(x)
 	turns := l.leftLane(x)

@@ -130,6 +130,50 @@ func TestOrderAndCancel(t *testing.T) {
 	})
 }
 
+// TestNothingBeginsForAStop: where many calls are stopped together, none gets its turn because another
+// ends.
+func TestNothingBeginsForAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, executor.Config{})
+		f.ordered(true)
+		d := &diary{begun: time.Now()}
+		f.start(f.takes(d, "a", 5))
+		for range 20 {
+			f.start(f.takes(d, "B", 1))
+			f.start(f.takes(d, "c", 1))
+		}
+		synctest.Wait()
+		if n, err := f.CancelWhere(t.Context(), func(*executor.Execution) bool { return true }, "enough", "alice"); n != 41 || err != nil {
+			t.Errorf("%d were cancelled: %v", n, err)
+		}
+		if got := d.String(); got != "00:a" {
+			t.Errorf("it ran %s", got)
+		}
+	})
+}
+
+// TestLeftBeforeItsTurn: a call that ended before it came to its place holds nobody up.
+func TestLeftBeforeItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := true
+		f := newFixture(t, executor.Config{Limits: executor.Limits{StopGrace: time.Second, MaxActive: 1}, Steps: testSteps{proposed: func(x *executor.Execution) {
+			if slow {
+				slow = false
+				x.Cancel("too late", "alice")
+				time.Sleep(2 * time.Second)
+			}
+		}}})
+		f.ordered(true)
+		d := &diary{begun: time.Now()}
+		if end := finished(t, f.start(f.takes(d, "A", 1))); end.Outcome != executor.Cancelled {
+			t.Errorf("it ended with %+v", end)
+		}
+		if end := finished(t, f.start(f.takes(d, "B", 1))); end.Outcome != executor.Succeeded || end.Waited != 0 {
+			t.Errorf("the next ended with %+v", end)
+		}
+	})
+}
+
 // TestOrderAndApproval: a call that waits for a person holds nobody up, and takes
 // its turn when it is allowed.
 func TestOrderAndApproval(t *testing.T) {

@@ -73,6 +73,9 @@ type Records struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 
+	settling context.Context // ends with ctx, or when calls whose ends cannot be stored are told as lost
+	giveUp   context.CancelFunc
+
 	reads   fairRate // of calls that only read
 	queue   chan queued
 	closing chan struct{} // closed when no more is queued
@@ -83,7 +86,8 @@ type Records struct {
 	loaded chan struct{} // closed when the places of earlier runs are known
 	places *recordPlaces // of executions of earlier runs
 	mu     sync.Mutex
-	never  map[uint64]bool // executions of this run that never began, and may be claimed all the same
+	never  map[uint64]bool // executions of this run that never began, though a claim of them may be stored
+	marked []uint64        // those in never, the oldest first
 	ended  endedClaims
 
 	reading  sharedScan           // of the history
@@ -165,6 +169,7 @@ func OpenRecords(ctx context.Context, config RecordsConfig) (*Records, error) {
 		return nil, fmt.Errorf("history of calls: %w", err)
 	}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	r.settling, r.giveUp = context.WithCancel(r.ctx)
 	go r.load()
 	go r.write()
 	return r, nil
@@ -210,10 +215,7 @@ func (r *Records) claim(x *Execution, at recordStage) (*record, error) {
 	last, err := r.claims.Create(r.ctx, string(name), value, r.config.Retention)
 	if err == nil {
 		x.claim.Store(uint64(last))
-		if err = r.prove(); err != nil { // it took too long: others may count it as lost already
-			r.unclaim(x)
-		}
-		return nil, err
+		return nil, r.proveClaim(x)
 	}
 	if errors.Is(err, state.ErrUnavailable) { // whoever calls has waited long enough
 		r.mark(x.number)
@@ -231,17 +233,29 @@ func (r *Records) claim(x *Execution, at recordStage) (*record, error) {
 	switch {
 	case decodeErr != nil:
 		return nil, fmt.Errorf("%w: call %.64q was made before, and what is stored of it cannot be read: %w", ErrConflict, x.Order.CallID, decodeErr)
+	case found.Number == x.number && found.Stage == stageLost: // others took this server for dead
+		return found, nil
 	case found.Number == x.number:
 		x.claim.Store(uint64(entry.Revision))
-		return nil, nil
 	case r.neverBegan(found.Number):
 		if last, err = r.claims.Update(r.ctx, string(name), value, entry.Revision, r.config.Retention); err != nil {
 			r.mark(x.number)
+			return nil, undecided(err)
 		}
 		x.claim.Store(uint64(last))
-		return nil, undecided(err)
+	default:
+		return r.current(entry, found)
 	}
-	return r.current(entry, found)
+	return nil, r.proveClaim(x)
+}
+
+// proveClaim gives a claim back that took too long: others may count the call as lost already.
+func (r *Records) proveClaim(x *Execution) error {
+	err := r.prove()
+	if err != nil {
+		r.unclaim(x)
+	}
+	return err
 }
 
 // undecided returns the error of a claim: after a conflict with one that is just being given up, the
@@ -258,9 +272,15 @@ func undecided(err error) error {
 func (r *Records) mark(number uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.never) < maxNever {
-		r.never[number] = true
+	if r.never[number] {
+		return
 	}
+	if len(r.marked) >= maxNever {
+		delete(r.never, r.marked[0])
+		r.marked = r.marked[1:]
+	}
+	r.never[number] = true
+	r.marked = append(r.marked, number)
 }
 
 func (r *Records) neverBegan(number uint64) bool {
@@ -277,9 +297,6 @@ func (r *Records) unclaim(x *Execution) {
 
 // begins notes that a call which waited is about to run.
 func (r *Records) begins(x *Execution) error {
-	if err := r.prove(); err != nil {
-		return err
-	}
 	value, err := recordOf(x, stageRuns).encode()
 	if err != nil {
 		return err

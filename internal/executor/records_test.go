@@ -275,3 +275,44 @@ func TestTenantsKeepTheirOwn(t *testing.T) {
 		t.Errorf("%d of its executions are listed, %v", len(page), err)
 	}
 }
+
+// TestWatchReadsNothing: who watches is told of executions of this run alone, and nothing that is
+// stored is read for it.
+func TestWatchReadsNothing(t *testing.T) {
+	engine, err := state.Open(t.Context(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	config := executor.RecordsConfig{Engine: engine, Run: 1, Key: [16]byte{1}, Retention: time.Hour, HistoryBytes: 1 << 20, Logger: zap.NewNop()}
+	records, err := executor.OpenRecords(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, executor.Config{Records: records})
+	finished(t, f.start(f.order(says("before"))))
+	records.Close()
+
+	config.Run = 2
+	if records, err = executor.OpenRecords(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	next := newFixture(t, executor.Config{Records: records, Sessions: f.sessions})
+	all := func(*executor.Execution) bool { return true }
+	if page, _, err := next.List("alice", all, "", 10); len(page) != 1 || err != nil {
+		t.Fatalf("%d executions are stored: %v", len(page), err)
+	}
+	x := next.start(next.order(waits))
+	asked := func(one *executor.Execution) bool {
+		if one.ID != x.ID {
+			t.Errorf("%s was looked at, which is of another run", one.ID)
+		}
+		return true
+	}
+	for one := range next.Watch(t.Context(), "alice", asked) {
+		if one == nil {
+			break
+		}
+	}
+}

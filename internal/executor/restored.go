@@ -100,13 +100,18 @@ func (e *Executor) claim(x *Execution, job *Job) (*Execution, error) {
 	return e.same(&x.Order, found)
 }
 
-// beginClaimed records that a call which waited for a person begins. It returns how the
-// call ends instead where that cannot be recorded.
+// beginClaimed proves that a claimed call is still this server's, which may have waited for its turn,
+// and records that one which waited for a person begins. It returns how the call ends instead.
 func (x *Execution) beginClaimed() *Refusal {
-	if x.claim.Load() == 0 || !x.waited {
+	if x.claim.Load() == 0 {
 		return nil
 	}
-	if err := x.executor.config.Records.begins(x); err != nil {
+	records := x.executor.config.Records
+	err := records.prove()
+	if err == nil && x.waited {
+		err = records.begins(x)
+	}
+	if err != nil {
 		refusal := Refuse(Failed, "not_recorded", fmt.Sprintf("The call did not run, for its beginning could not be recorded: %v. Call again later with a new call id.", state.Brief(err)))
 		refusal.Failure.Retryable, refusal.Failure.RetryAfter = true, time.Second
 		return refusal

@@ -34,7 +34,8 @@ func (r *Records) prove() error {
 // settleEnd stores the end of a call, first in the history and then in its claim, and returns
 // the end that counts. Once this server can no longer prove that it lives, a call whose end is not
 // in the history is lost. Where it is, the claim may tell of it already, though nobody answered:
-// then the claim has to be read before anybody is told an end.
+// then the claim has to be read before anybody is told an end, until the server gives up because it
+// is to stop.
 func (r *Records) settleEnd(x *Execution, ended *record, text []byte, end *Finished) *Finished {
 	name := string(nameOf(x.Order.Session, x.Order.CallID))
 	batch := framed(nil, ended, text)
@@ -54,14 +55,14 @@ func (r *Records) settleEnd(x *Execution, ended *record, text []byte, end *Finis
 				return counts
 			}
 		}
-		if r.ctx.Err() != nil || brief.Where == nil && r.prove() != nil {
+		if r.settling.Err() != nil || brief.Where == nil && r.prove() != nil {
 			r.config.Logger.Error("the end of a call could not be recorded in time, and it counts as lost", zap.String("execution", x.ID), zap.Error(err))
 			x.recorded = brief.Where != nil // which does not count
 			return recordOf(x, stageRuns).interrupted()
 		}
 		select {
 		case <-time.After(settleTime):
-		case <-r.ctx.Done():
+		case <-r.settling.Done():
 		}
 	}
 }
@@ -256,7 +257,5 @@ func (e *Executor) RunOf(id string) (uint64, bool) {
 
 // CancelClaimed cancels what may change something and has not ended.
 func (e *Executor) CancelClaimed(reason string) {
-	for _, x := range e.unfinished(func(x *Execution) bool { return x.claim.Load() != 0 }) {
-		x.Cancel(reason, auth.Server)
-	}
+	stopAll(e.unfinished(func(x *Execution) bool { return x.claim.Load() != 0 }), &Cancellation{Reason: reason, By: auth.Server})
 }

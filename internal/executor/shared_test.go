@@ -234,3 +234,84 @@ func TestLeavesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestBeginsNothingUnproven: a claimed call that waited for its turn does not begin where others may
+// have counted it as lost.
+func TestBeginsNothingUnproven(t *testing.T) {
+	replicas := new(fenced)
+	r := openShared(t, openEngine(t), 1, replicas)
+	defer r.Close()
+	x, _, _ := anExecution(nil)
+	x.executor.config.Records = r
+	if found, err := r.claim(x, stageRuns); found != nil || err != nil {
+		t.Fatal(found, err)
+	}
+	if refusal := x.beginClaimed(); refusal != nil {
+		t.Errorf("it was refused with %+v", refusal)
+	}
+	replicas.Store(true)
+	if refusal := x.beginClaimed(); refusal == nil || !refusal.Failure.Retryable {
+		t.Errorf("it was refused with %+v", refusal)
+	}
+}
+
+// TestEndIsGivenUp: a call whose end cannot be stored is told as lost where the server is to stop.
+func TestEndIsGivenUp(t *testing.T) {
+	r := openShared(t, openEngine(t), 1, new(fenced))
+	defer r.Close()
+	x, _, end := anExecution(nil)
+	if found, err := r.claim(x, stageRuns); found != nil || err != nil {
+		t.Fatal(found, err)
+	}
+	r.claims = &unheard{KV: r.claims, lost: 1 << 30, meant: r.giveUp}
+	if got := r.ends(x, end, time.Now()); got.Outcome != Lost {
+		t.Errorf("it ended with %+v", got)
+	}
+}
+
+// TestForgetsTheOldestRefused: of calls that were refused, and may be stored as begun all the same, the
+// newest are known.
+func TestForgetsTheOldestRefused(t *testing.T) {
+	r := openShared(t, openEngine(t), 1, new(fenced))
+	defer r.Close()
+	for n := range uint64(maxNever + 2) {
+		r.mark(n + 1)
+		r.mark(n + 1)
+	}
+	if r.neverBegan(1) || r.neverBegan(2) || !r.neverBegan(3) || !r.neverBegan(maxNever+2) || len(r.never) != maxNever {
+		t.Errorf("%d are known", len(r.never))
+	}
+}
+
+// lateAnswer are entries of which one is stored, counted as lost by another server, and answered then.
+type lateAnswer struct{ state.KV }
+
+func (l lateAnswer) Create(ctx context.Context, key string, value []byte, ttl time.Duration) (state.Revision, error) {
+	revision, err := l.KV.Create(ctx, key, value, ttl)
+	if err != nil {
+		return 0, err
+	}
+	record, err := decodeRecord(value)
+	if err != nil {
+		return 0, err
+	}
+	record.Stage = stageLost
+	if value, err = record.encode(); err != nil {
+		return 0, err
+	}
+	if _, err = l.KV.Update(ctx, key, value, revision, ttl); err != nil {
+		return 0, err
+	}
+	return 0, state.ErrConflict
+}
+
+// TestClaimWasCountedAsLost: who finds its own claim counted as lost does not run the call.
+func TestClaimWasCountedAsLost(t *testing.T) {
+	r := openShared(t, openEngine(t), 1, new(fenced))
+	defer r.Close()
+	r.claims = lateAnswer{r.claims}
+	x, _, _ := anExecution(nil)
+	if found, err := r.claim(x, stageRuns); found == nil || found.Stage != stageLost || err != nil {
+		t.Errorf("%+v, %v", found, err)
+	}
+}

@@ -6,7 +6,6 @@ package executor
 import (
 	"context"
 	"iter"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,7 +57,7 @@ func (e *Executor) Watch(ctx context.Context, owner auth.Owner, match func(*Exec
 		var known map[uint64]State
 		for {
 			wake := e.watchers.next()
-			all, _, _ := e.List(owner, match, "", math.MaxInt)
+			all := e.list(owner, match, 0)
 			slices.Reverse(all)
 			states := make(map[uint64]State, len(all))
 			for _, x := range all {
@@ -101,7 +100,12 @@ func (e *Executor) awaitChange(ctx context.Context, wake <-chan struct{}, idle f
 		case <-ctx.Done():
 			return false
 		case <-e.idle:
-			return false
+			select {
+			case <-wake: // the last ends are still to be told
+				waiting = false
+			default:
+				return false
+			}
 		}
 	}
 	select {
