@@ -42,7 +42,7 @@ func (p *Policy) ExplicitOnly(spec *tools.Spec) bool {
 
 // A namedTool is a tool that the file names.
 type namedTool struct {
-	pattern toolPattern
+	pattern tools.Pattern
 	key     string
 	line    int
 }
@@ -56,11 +56,11 @@ func (p *Policy) Check(specs []*tools.Spec) error {
 	}
 	r := strictyaml.NewReader(p.file, "policy")
 	for _, named := range p.names {
-		if strings.HasPrefix(named.pattern.text, "@") || slices.ContainsFunc(specs, named.pattern.match) {
+		text := named.pattern.String()
+		if strings.HasPrefix(text, "@") || slices.ContainsFunc(specs, named.pattern.Match) {
 			continue
 		}
-		message := "there is no tool " + named.pattern.text
-		r.FaultAt(named.line, named.key, message+nearest.Hint(nearest.Names(named.pattern.text, names)))
+		r.FaultAt(named.line, named.key, "there is no tool "+text+nearest.Hint(nearest.Names(text, names)))
 	}
 	return r.Err()
 }

@@ -274,18 +274,18 @@ func (c *compiler) each(key string, texts []string, compile func(string) error) 
 	}
 }
 
-func (c *compiler) tools(key string, texts []string) []toolPattern {
-	var patterns []toolPattern
+func (c *compiler) tools(key string, texts []string) []tools.Pattern {
+	var patterns []tools.Pattern
 	if c.Has(key) && len(texts) == 0 && key != "explicit_only" {
 		c.Fault(key, "is empty: leave the key out")
 	}
 	for i, text := range texts {
 		at := fmt.Sprintf("%s[%d]", key, i)
-		if err := tools.CheckPattern(text); err != nil {
+		pattern, err := tools.CompilePattern(text)
+		if err != nil {
 			c.Fault(at, "%v", err)
 			continue
 		}
-		pattern := newToolPattern(text)
 		patterns = append(patterns, pattern)
 		c.names = append(c.names, namedTool{pattern, at, c.Line(at)})
 	}
@@ -320,7 +320,7 @@ func (c *compiler) limit(key string, i int, f *limitFile) limit.Limit {
 		Name: cmp.Or(f.Name, fmt.Sprintf("limit %d", i+1)), Rate: f.Rate.perSecond, Burst: f.Burst, Concurrent: f.Concurrent, Per: f.Per, Shadow: f.Shadow,
 	}
 	for _, pattern := range c.tools(key+".tools", f.Tools) {
-		l.Tools = append(l.Tools, pattern.text)
+		l.Tools = append(l.Tools, pattern.String())
 	}
 	if len(l.Tools) == 0 {
 		l.Tools = []string{"*"}

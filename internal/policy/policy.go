@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/limit"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // Action is what a verdict does with a call. The zero value denies.
@@ -58,7 +59,7 @@ type Policy struct {
 	rules        []rule
 	byKind       [len(kinds)][]*rule // those that could match an effect of a kind, in order
 	protected    []pathPattern
-	explicitOnly []toolPattern
+	explicitOnly []tools.Pattern
 	limits       []limit.Limit
 	loopGuard    limit.LoopLimit
 	unclear      Unclear // 0 leaves it to the mode

@@ -21,7 +21,7 @@ type rule struct {
 	line        int // of the file
 	about       []About
 
-	tools      []toolPattern
+	tools      []tools.Pattern
 	principals []glob.Word
 	tenants    []glob.Word
 	labels     []labelPattern
@@ -32,7 +32,7 @@ type rule struct {
 	reads, writes []pathPattern
 	commands      []command
 	hosts         []hostPattern
-	uses          []toolPattern
+	uses          []tools.Pattern
 
 	when *condition
 
@@ -78,26 +78,9 @@ type labelPattern struct {
 	value glob.Word
 }
 
-// A toolPattern is a pattern of a [tools.Selection].
-type toolPattern struct {
-	text string
-	name bool // it is a name or alias, not a pattern
-}
-
-func newToolPattern(text string) toolPattern {
-	return toolPattern{text, !strings.ContainsAny(text, `@*?[\`)}
-}
-
-func (t toolPattern) match(spec *tools.Spec) bool {
-	if t.name {
-		return t.text == spec.Name || len(spec.Aliases) > 0 && slices.Contains(spec.Aliases, t.text)
-	}
-	return tools.Matches(t.text, spec)
-}
-
-func anyTool(patterns []toolPattern, spec *tools.Spec) bool {
-	for _, pattern := range patterns {
-		if pattern.match(spec) {
+func anyTool(patterns []tools.Pattern, spec *tools.Spec) bool {
+	for i := range patterns {
+		if patterns[i].Match(spec) {
 			return true
 		}
 	}

@@ -394,6 +394,7 @@ rules:
   - {name: hub, action: ask, tools: ['@hub']}
   - {name: more, action: ask, tools: [bash]}
   - {name: itself, action: deny, tools: [self], uses: [self]}
+  - {name: braces, action: deny, tools: ['{made,built}', '{un,re}made']}
   - {name: never, action: deny, tools: [bash]}
 explicit_only: ['@hub/secret_*', rare]
 `)
@@ -410,6 +411,9 @@ explicit_only: ['@hub/secret_*', rare]
 		{spec: tools.Spec{Name: "danger", Aliases: []string{"Danger"}}, want: "deny: rule gone", hidden: true},
 		{spec: tools.Spec{Name: "danger", Aliases: []string{"Danger"}}, effect: "reads a", want: "deny: rule gone", hidden: true},
 		{spec: tools.Spec{Name: "old_thing"}, want: "deny: rule gone", hidden: true},
+		{spec: tools.Spec{Name: "built"}, want: "deny: rule braces", hidden: true},
+		{spec: tools.Spec{Name: "remade"}, want: "deny: rule braces", hidden: true},
+		{spec: tools.Spec{Name: "mademade"}, want: "allow: read_only"},
 		{spec: tools.Spec{Name: "wipe", Kind: tools.MCP, Server: "hub"}, want: "deny: rule gone", hidden: true},
 		{spec: tools.Spec{Name: "wipe", Kind: tools.MCP, Server: "bub"}, want: "allow: read_only"},
 		{spec: tools.Spec{Name: "web"}, principal: "ci-1", labels: infra, want: "deny: rule ci", hidden: true},

@@ -350,37 +350,74 @@ func (s Selection) Check() error {
 		return fmt.Errorf("%d tool patterns: at most 256", len(patterns))
 	}
 	for _, pattern := range patterns {
-		if err := CheckPattern(pattern); err != nil {
+		if _, err := CompilePattern(pattern); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CheckPattern reports a pattern of a [Selection] that can never match or that
-// is too long.
-func CheckPattern(pattern string) error {
-	if len(pattern) > 128 {
-		return fmt.Errorf("tool pattern %.32q has %d bytes: at most 128", pattern, len(pattern))
+// A Pattern is one of a [Selection]: a name or a glob, and what stands before it after @: a kind or a
+// server.
+type Pattern struct {
+	text, origin, name string
+	whole              bool // everything of its origin
+	plain              bool // the name is no glob
+	glob               glob.Word
+}
+
+// CompilePattern compiles a pattern. One that can never match or is too long is an error.
+func CompilePattern(text string) (Pattern, error) {
+	if len(text) > 128 {
+		return Pattern{}, fmt.Errorf("tool pattern %.32q has %d bytes: at most 128", text, len(text))
 	}
-	name := pattern
-	if origin, ok := strings.CutPrefix(pattern, "@"); ok {
+	p := Pattern{text: text, name: text}
+	if origin, ok := strings.CutPrefix(text, "@"); ok {
 		server, tool, both := strings.Cut(origin, "/")
 		if !both {
 			tool = "*"
 		}
 		if !isServerName(server) {
-			return fmt.Errorf("tool pattern %q: want @ and one of %s, or the name of a server", pattern, strings.Join(kindNames[:], ", "))
+			return Pattern{}, fmt.Errorf("tool pattern %q: want @ and one of %s, or the name of a server", text, strings.Join(kindNames[:], ", "))
 		}
-		name = tool
+		p.origin, p.name, p.whole = server, tool, !both
 	}
-	if name == "" || name != pattern && strings.Contains(name, "/") {
-		return fmt.Errorf("tool pattern %q is not a name or glob", pattern)
+	if p.name == "" || p.origin != "" && strings.Contains(p.name, "/") {
+		return Pattern{}, fmt.Errorf("tool pattern %q is not a name or glob", text)
 	}
-	if _, err := glob.CompileWord(name); err != nil {
-		return fmt.Errorf("tool pattern %q %w", pattern, err)
+	p.plain = !isGlob(p.name)
+	var err error
+	if p.glob, err = glob.CompileWord(p.name); err != nil {
+		return Pattern{}, fmt.Errorf("tool pattern %q %w", text, err)
 	}
-	return nil
+	return p, nil
+}
+
+func isGlob(name string) bool { return strings.ContainsAny(name, `*?[{\`) }
+
+// String returns the pattern as it was written.
+func (p *Pattern) String() string { return p.text }
+
+// Match reports whether the pattern matches the tool.
+func (p *Pattern) Match(spec *Spec) bool {
+	if p.origin != "" {
+		if p.origin != spec.Kind.String() && p.origin != spec.Server {
+			return false
+		}
+		if p.whole {
+			return true
+		}
+		if spec.Kind != Builtin { // by the name within the namespace of its source, too
+			if _, own, _ := strings.Cut(spec.Name, NamespaceMark); p.glob.Match(own) {
+				return true
+			}
+		}
+	}
+	return isNamed(p.name, spec) || !p.plain && p.glob.Match(spec.Name)
+}
+
+func isNamed(name string, spec *Spec) bool {
+	return name == spec.Name || len(spec.Aliases) > 0 && slices.Contains(spec.Aliases, name)
 }
 
 func isServerName(name string) bool {
@@ -397,31 +434,11 @@ func matchesAny(patterns []string, spec *Spec) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return Matches(pattern, spec) })
 }
 
-// Matches reports whether one pattern of a [Selection] matches the tool. What
-// follows @ is a kind or a server.
+// Matches reports whether one pattern of a [Selection] matches the tool. Most are names.
 func Matches(pattern string, spec *Spec) bool {
-	if origin, ok := strings.CutPrefix(pattern, "@"); ok {
-		server, tool, both := strings.Cut(origin, "/")
-		from := server != "" && (server == spec.Kind.String() || server == spec.Server)
-		return from && (!both || Matches(tool, spec) || inNamespace(tool, spec))
+	if !isGlob(pattern) && !strings.HasPrefix(pattern, "@") {
+		return isNamed(pattern, spec)
 	}
-	if pattern == spec.Name || slices.Contains(spec.Aliases, pattern) {
-		return true
-	}
-	if !strings.ContainsAny(pattern, `*?[{\`) {
-		return false
-	}
-	word, err := glob.CompileWord(pattern)
-	return err == nil && word.Match(spec.Name)
-}
-
-// inNamespace reports whether a pattern matches the name that a tool has within the
-// namespace of its source.
-func inNamespace(pattern string, spec *Spec) bool {
-	if spec.Kind == Builtin {
-		return false
-	}
-	_, own, _ := strings.Cut(spec.Name, NamespaceMark)
-	word, err := glob.CompileWord(pattern)
-	return err == nil && word.Match(own)
+	p, err := CompilePattern(pattern)
+	return err == nil && p.Match(spec)
 }

@@ -128,7 +128,7 @@ func (s *Server) check(fault func(key, format string, args ...any)) {
 		s.checkCommand(fault)
 	}
 	for i, pattern := range slices.Concat(s.Tools.Include, s.Tools.Exclude) {
-		if err := tools.CheckPattern(pattern); err != nil || strings.HasPrefix(pattern, "@") {
+		if _, err := tools.CompilePattern(pattern); err != nil || strings.HasPrefix(pattern, "@") {
 			fault(".tools", "%q, the %s pattern, is no glob over names of tools", pattern, ordinal(i+1))
 		}
 	}
