@@ -181,13 +181,20 @@ func (e *endedClaims) add(tenant string, newest callName) (oldest callName) {
 	if e.total++; e.total <= maxClaims {
 		return ""
 	}
-	for other, claims := range e.byTenant {
-		if len(claims) > len(e.byTenant[tenant]) {
-			tenant = other
+	return e.oldest()
+}
+
+// oldest takes out the oldest claim of the tenant that has the most; "" where there is none.
+func (e *endedClaims) oldest() (oldest callName) {
+	var most string
+	for tenant, claims := range e.byTenant {
+		if len(claims) > len(e.byTenant[most]) {
+			most = tenant
 		}
 	}
-	oldest = e.byTenant[tenant][0]
-	e.byTenant[tenant] = e.byTenant[tenant][1:]
-	e.total--
+	if claims := e.byTenant[most]; len(claims) > 0 {
+		oldest, e.byTenant[most] = claims[0], claims[1:]
+		e.total--
+	}
 	return oldest
 }

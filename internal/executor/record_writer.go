@@ -197,7 +197,9 @@ func (r *Records) untilClaimed(claims []queued) bool {
 		value, err := c.claim.encode()
 		name := nameOf(c.claim.Session, c.claim.CallID)
 		for err == nil && c.last != 0 {
-			_, err = r.claims.Update(r.ctx, string(name), value, c.last, r.config.Retention)
+			_, err = r.withRoom(func() (state.Revision, error) {
+				return r.claims.Update(r.ctx, string(name), value, c.last, r.config.Retention)
+			})
 			if err == nil || errors.Is(err, state.ErrConflict) { // it is stored, or no longer there
 				break
 			}

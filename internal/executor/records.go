@@ -90,6 +90,9 @@ type Records struct {
 	marked []uint64        // those in never, the oldest first
 	ended  endedClaims
 
+	adopting sharedScan // of claims that servers which are over left behind
+	adopted  time.Time  // when that was last; guarded by adopting
+
 	reading  sharedScan           // of the history
 	next     map[state.Log]uint64 // what of each log is to be read next
 	scanning sharedScan           // of claims
@@ -143,6 +146,9 @@ const (
 	// maxClaims bounds the claims of calls that ended, and claimBytes what all take.
 	maxClaims  = 100_000
 	claimBytes = 512 << 20
+
+	// adoptTime is how long a server that needs room does not look again for claims of others.
+	adoptTime = time.Minute
 
 	// maxNever bounds what is known of claims that were refused and may be there.
 	maxNever = 10_000
@@ -212,7 +218,9 @@ func (r *Records) claim(x *Execution, at recordStage) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	last, err := r.claims.Create(r.ctx, string(name), value, r.config.Retention)
+	last, err := r.withRoom(func() (state.Revision, error) {
+		return r.claims.Create(r.ctx, string(name), value, r.config.Retention)
+	})
 	if err == nil {
 		x.claim.Store(uint64(last))
 		return nil, r.proveClaim(x)
@@ -301,10 +309,56 @@ func (r *Records) begins(x *Execution) error {
 	if err != nil {
 		return err
 	}
-	last, err := r.claims.Update(r.ctx, string(nameOf(x.Order.Session, x.Order.CallID)), value, state.Revision(x.claim.Load()), r.config.Retention)
+	last, err := r.withRoom(func() (state.Revision, error) {
+		return r.claims.Update(r.ctx, string(nameOf(x.Order.Session, x.Order.CallID)), value, state.Revision(x.claim.Load()), r.config.Retention)
+	})
 	if err != nil {
 		return err
 	}
 	x.claim.Store(uint64(last))
 	return r.prove() // it may have taken too long
+}
+
+// withRoom writes a claim. Where there is no room for it, claims of calls that ended are removed before
+// their time, the oldest first.
+func (r *Records) withRoom(write func() (state.Revision, error)) (state.Revision, error) {
+	for {
+		last, err := write()
+		if !errors.Is(err, state.ErrFull) || !r.makeRoom() {
+			return last, err
+		}
+	}
+}
+
+func (r *Records) makeRoom() bool {
+	if r.config.Engine.Health(r.ctx) != nil {
+		return false // the disk is full, and not the claims
+	}
+	oldest := r.oldestEnded()
+	if oldest == "" && r.config.Replicas != nil && r.adopting.do(r.adopt) == nil {
+		oldest = r.oldestEnded()
+	}
+	return oldest != "" && r.claims.Delete(r.ctx, string(oldest), 0) == nil
+}
+
+func (r *Records) oldestEnded() callName {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended.oldest()
+}
+
+// adopt takes note of the claims that servers which are over left behind.
+func (r *Records) adopt() error {
+	if time.Since(r.adopted) < adoptTime {
+		return nil
+	}
+	r.adopted = time.Now()
+	return state.Snapshot(r.ctx, r.claims, "", func(e state.Entry) {
+		found, err := decodeRecord(e.Value)
+		if err == nil && found.Stage == stageEnded && r.config.Replicas.Over(runOf(found.Number)) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.ended.add(found.Session.Owner.Tenant(), callName(e.Key))
+		}
+	})
 }

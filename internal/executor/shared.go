@@ -74,7 +74,9 @@ func (r *Records) settleClaim(x *Execution, name string, ended *record, end *Fin
 	if err != nil {
 		return nil, err
 	}
-	last, err := r.claims.Update(r.ctx, name, value, state.Revision(x.claim.Load()), r.config.Retention)
+	last, err := r.withRoom(func() (state.Revision, error) {
+		return r.claims.Update(r.ctx, name, value, state.Revision(x.claim.Load()), r.config.Retention)
+	})
 	if err == nil {
 		x.claim.Store(uint64(last))
 		return end, nil

@@ -315,3 +315,60 @@ func TestClaimWasCountedAsLost(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 }
+
+// fullClaims are entries without room for another until one is deleted.
+type fullClaims struct {
+	state.KV
+	full bool
+}
+
+func (f *fullClaims) Create(ctx context.Context, key string, value []byte, ttl time.Duration) (state.Revision, error) {
+	if f.full {
+		return 0, state.ErrFull
+	}
+	return f.KV.Create(ctx, key, value, ttl)
+}
+
+func (f *fullClaims) Update(ctx context.Context, key string, value []byte, last state.Revision, ttl time.Duration) (state.Revision, error) {
+	if f.full {
+		return 0, state.ErrFull
+	}
+	return f.KV.Update(ctx, key, value, last, ttl)
+}
+
+func (f *fullClaims) Delete(ctx context.Context, key string, last state.Revision) error {
+	f.full = false
+	return f.KV.Delete(ctx, key, last)
+}
+
+// TestOldClaimsMakeRoom: where claims have no room, those of calls that ended go, also of servers that
+// are over, and not those of calls that run.
+func TestOldClaimsMakeRoom(t *testing.T) {
+	engine := openEngine(t)
+	ended, _, end := anExecution(nil)
+	before := openShared(t, engine, 1, new(fenced))
+	if found, err := before.claim(ended, stageRuns); found != nil || err != nil {
+		t.Fatal(found, err)
+	}
+	before.ends(ended, end, time.Now())
+	before.Close()
+
+	r := openShared(t, engine, 2, new(over))
+	defer r.Close()
+	full := &fullClaims{KV: r.claims, full: true}
+	r.claims = full
+	x, _, _ := anExecution(nil)
+	x.number, x.Order.CallID = 2<<runShift+1, "next"
+	if found, err := r.claim(x, stageRuns); found != nil || err != nil {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if _, err := r.claims.Get(t.Context(), string(nameOf(ended.Order.Session, ended.Order.CallID))); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("the claim of a call that ended: %v", err)
+	}
+	full.full = true
+	y, _, _ := anExecution(nil)
+	y.number, y.Order.CallID = 2<<runShift+2, "another"
+	if _, err := r.claim(y, stageRuns); !errors.Is(err, state.ErrFull) {
+		t.Errorf("while only calls that run have claims: %v", err)
+	}
+}
