@@ -90,6 +90,8 @@ func TestCommands(t *testing.T) {
 		"cp -r vendor new":               "ask",
 		"rm -rf *":                       "ask", // .vscode
 		"tar xf a.tar -C sub":            "ask",
+
+		"curl -s --output-dir .vscode -o tasks.json file://" + dir + "/b.txt": "ask",
 	} {
 		t.Run(command, func(t *testing.T) { check(t, decide(tools.ModeAllow, command), want) })
 	}
@@ -165,6 +167,8 @@ func TestOrdinaryWork(t *testing.T) {
 		"cat .env":                                                          "ask",
 		"cat /etc/shadow":                                                   "ask",
 		"echo x > /srv/x":                                                   "deny",
+
+		"curl -s --output-dir docs -o x http://localhost:8080/x": "allow",
 	} {
 		t.Run(command, func(t *testing.T) {
 			call := &policy.Subject{

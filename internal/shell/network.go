@@ -71,10 +71,22 @@ func (c *invocation) reachesURL(w word, scheme string) {
 // curl fetches its operands. Values with @ read files.
 func curl(c *invocation, p *programs.Program) {
 	words := c.begin(p)
+	dir, elsewhere := words.has("directory")
+	if elsewhere = elsewhere && !dir.is(""); !elsewhere {
+		dir = here
+	}
 	for _, o := range words.given {
 		switch o.Does {
 		case "host":
 			c.reachesURL(o.value, "http")
+		case "output":
+			if name := o.value; !name.is("-") {
+				if elsewhere {
+					name.text = strings.TrimLeft(name.text, "/") // it puts an absolute name there too
+					name = within(dir, name)
+				}
+				c.writes(name, false)
+			}
 		case "body", "header", "cookie":
 			text := o.value.text
 			if o.Does == "body" && o.Name == "data-urlencode" {
@@ -101,10 +113,6 @@ func curl(c *invocation, p *programs.Program) {
 				c.reads(word{unknown: true}, false)
 			}
 		case "remote":
-			dir := here
-			if w, ok := words.has("directory"); ok {
-				dir = w
-			}
 			for _, w := range words.operands {
 				c.writes(within(dir, remoteName(w)), false)
 			}
