@@ -91,7 +91,8 @@ func TestCommands(t *testing.T) {
 		"rm -rf *":                       "ask", // .vscode
 		"tar xf a.tar -C sub":            "ask",
 
-		"curl -s --output-dir .vscode -o tasks.json file://" + dir + "/b.txt": "ask",
+		"curl -s --output-dir .vscode -o tasks.json file://" + dir + "/b.txt":      "ask",
+		"curl -s -w '%output{.github/workflows/ci.yml}x' file://" + dir + "/b.txt": "ask",
 	} {
 		t.Run(command, func(t *testing.T) { check(t, decide(tools.ModeAllow, command), want) })
 	}
@@ -168,7 +169,8 @@ func TestOrdinaryWork(t *testing.T) {
 		"cat /etc/shadow":                                                   "ask",
 		"echo x > /srv/x":                                                   "deny",
 
-		"curl -s --output-dir docs -o x http://localhost:8080/x": "allow",
+		"curl -s --output-dir docs -o x http://localhost:8080/x":  "allow",
+		"curl -s -o /dev/null -w '%{http_code}' localhost:8080/x": "allow",
 	} {
 		t.Run(command, func(t *testing.T) {
 			call := &policy.Subject{

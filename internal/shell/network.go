@@ -87,6 +87,8 @@ func curl(c *invocation, p *programs.Program) {
 				}
 				c.writes(name, false)
 			}
+		case "writeout":
+			c.writeOut(o.value)
 		case "body", "header", "cookie":
 			text := o.value.text
 			if o.Does == "body" && o.Name == "data-urlencode" {
@@ -120,6 +122,28 @@ func curl(c *invocation, p *programs.Program) {
 	}
 	for _, w := range words.operands {
 		c.reachesURL(w, "http")
+	}
+}
+
+// writeOut follows a format of curl, which may name files to write.
+func (c *invocation) writeOut(format word) {
+	if file, ok := strings.CutPrefix(format.text, "@"); ok {
+		c.doubt("its format is in a file")
+		if format.text = file; !format.is("-") {
+			c.reads(format, false)
+		}
+		return
+	}
+	if format.unknown && !format.number {
+		c.doubt("its format is not known, and may name a file")
+	}
+	for rest := format.text; ; {
+		_, name, found := strings.Cut(rest, "%output{")
+		if !found {
+			return
+		}
+		name, rest, _ = strings.Cut(name, "}")
+		c.writes(word{text: strings.TrimPrefix(name, ">>"), unknown: format.unknown, glob: format.glob}, false)
 	}
 }
 
