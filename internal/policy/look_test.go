@@ -93,6 +93,8 @@ func TestCommands(t *testing.T) {
 
 		"curl -s --output-dir .vscode -o tasks.json file://" + dir + "/b.txt":      "ask",
 		"curl -s -w '%output{.github/workflows/ci.yml}x' file://" + dir + "/b.txt": "ask",
+		"curl -s 'file://" + dir + "/.en[v-v]'":                                    "ask",
+		"curl -s -o '.envr#1' 'file://" + dir + "/b.tx[t-t]'":                      "ask",
 	} {
 		t.Run(command, func(t *testing.T) { check(t, decide(tools.ModeAllow, command), want) })
 	}
@@ -171,6 +173,7 @@ func TestOrdinaryWork(t *testing.T) {
 
 		"curl -s --output-dir docs -o x http://localhost:8080/x":  "allow",
 		"curl -s -o /dev/null -w '%{http_code}' localhost:8080/x": "allow",
+		"curl -s -o x 'http://[::1]:8080/?a[]=1'":                 "allow",
 	} {
 		t.Run(command, func(t *testing.T) {
 			call := &policy.Subject{

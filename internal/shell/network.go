@@ -4,7 +4,9 @@
 package shell
 
 import (
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,6 +73,17 @@ func (c *invocation) reachesURL(w word, scheme string) {
 // curl fetches its operands. Values with @ read files.
 func curl(c *invocation, p *programs.Program) {
 	words := c.begin(p)
+	addresses, several := words.operands, false
+	for _, o := range words.given {
+		if o.Does == "address" {
+			addresses = append(addresses, o.value)
+		}
+		several = several || o.Does == "upload" && globbed(o.value.text)
+	}
+	several = several || slices.ContainsFunc(addresses, func(w word) bool { return globbed(w.text) })
+	if several = several && !words.flag("globoff"); several {
+		c.doubt("brackets and braces stand for several names")
+	}
 	dir, elsewhere := words.has("directory")
 	if elsewhere = elsewhere && !dir.is(""); !elsewhere {
 		dir = here
@@ -81,6 +94,9 @@ func curl(c *invocation, p *programs.Program) {
 			c.reachesURL(o.value, "http")
 		case "output":
 			if name := o.value; !name.is("-") {
+				if at := strings.IndexByte(name.text, '#'); at >= 0 && several {
+					name = word{text: name.text[:at], unknown: true} // #1 is a part of the address
+				}
 				if elsewhere {
 					name.text = strings.TrimLeft(name.text, "/") // it puts an absolute name there too
 					name = within(dir, name)
@@ -89,6 +105,10 @@ func curl(c *invocation, p *programs.Program) {
 			}
 		case "writeout":
 			c.writeOut(o.value)
+		case "upload":
+			if !o.value.is("-") && !o.value.is(".") {
+				c.reads(o.value, false)
+			}
 		case "body", "header", "cookie":
 			text := o.value.text
 			if o.Does == "body" && o.Name == "data-urlencode" {
@@ -115,13 +135,29 @@ func curl(c *invocation, p *programs.Program) {
 				c.reads(word{unknown: true}, false)
 			}
 		case "remote":
-			for _, w := range words.operands {
+			for _, w := range addresses {
 				c.writes(within(dir, remoteName(w)), false)
 			}
 		}
 	}
-	for _, w := range words.operands {
+	for _, w := range addresses {
 		c.reachesURL(w, "http")
+	}
+}
+
+// globbed reports whether curl makes other names of a name: of braces, and of brackets
+// that are neither empty nor around an IPv6 address.
+func globbed(name string) bool {
+	for {
+		at := strings.IndexAny(name, "{[")
+		if at < 0 {
+			return false
+		}
+		inside, rest, _ := strings.Cut(name[at+1:], "]")
+		if _, err := netip.ParseAddr(inside); name[at] == '{' || inside != "" && err != nil {
+			return true
+		}
+		name = rest
 	}
 }
 
