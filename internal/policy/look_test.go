@@ -171,9 +171,11 @@ func TestOrdinaryWork(t *testing.T) {
 		"cat /etc/shadow":                                                   "ask",
 		"echo x > /srv/x":                                                   "deny",
 
-		"curl -s --output-dir docs -o x http://localhost:8080/x":  "allow",
-		"curl -s -o /dev/null -w '%{http_code}' localhost:8080/x": "allow",
-		"curl -s -o x 'http://[::1]:8080/?a[]=1'":                 "allow",
+		"curl -s --output-dir docs -o x http://localhost:8080/x":   "allow",
+		"curl -s -o /dev/null -w '%{http_code}' localhost:8080/x":  "allow",
+		"curl -s -o x 'http://[::1]:8080/?a[]=1'":                  "allow",
+		"curl -s -F 'f=@main.go;type=text/plain' localhost:8080/x": "allow",
+		"curl -s -F 'f=@\".env\"' http://localhost/":               "ask",
 	} {
 		t.Run(command, func(t *testing.T) {
 			call := &policy.Subject{

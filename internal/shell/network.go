@@ -6,6 +6,7 @@ package shell
 import (
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,13 +128,7 @@ func curl(c *invocation, p *programs.Program) {
 				c.reads(o.value, false)
 			}
 		case "form":
-			_, value, _ := strings.Cut(o.value.text, "=")
-			if strings.HasPrefix(value, "@") || strings.HasPrefix(value, "<") {
-				file, _, _ := strings.Cut(value[1:], ";")
-				c.reads(word{text: file, unknown: o.value.unknown}, false)
-			} else if o.value.unknown {
-				c.reads(word{unknown: true}, false)
-			}
+			c.form(o.value)
 		case "remote":
 			for _, w := range addresses {
 				c.writes(within(dir, remoteName(w)), false)
@@ -158,6 +153,36 @@ func globbed(name string) bool {
 			return true
 		}
 		name = rest
+	}
+}
+
+// attachedFiles match the files in a part of a form that begins with @, and formFiles those
+// in others: name=@a;type=x,b or name=<a, with headers=@c in any.
+var (
+	attachedFiles = regexp.MustCompile(`(?i)(?:^@|,|;\s*headers=[@<])\s*("[^"]*"?|[^;,]*)`)
+	formFiles     = regexp.MustCompile(`(?i)(?:^<|;\s*headers=[@<])\s*("[^"]*"?|[^;]*)`)
+)
+
+// form reads the files that a part of a form names.
+func (c *invocation) form(part word) {
+	_, value, _ := strings.Cut(part.text, "=")
+	files := formFiles
+	switch {
+	case strings.HasPrefix(value, "@"):
+		files = attachedFiles
+	case part.unknown && !strings.HasPrefix(value, "<"):
+		c.reads(word{unknown: true}, false)
+	}
+	for _, found := range files.FindAllStringSubmatch(value, -1) {
+		name := strings.TrimSpace(found[1])
+		if quoted, ok := strings.CutPrefix(name, `"`); ok {
+			if name, ok = strings.CutSuffix(quoted, `"`); !ok || strings.Contains(name, `\`) {
+				c.doubt("which file it sends is not known")
+			}
+		}
+		if name != "-" {
+			c.reads(word{text: name, unknown: part.unknown}, false)
+		}
 	}
 }
 
