@@ -95,6 +95,8 @@ func TestCommands(t *testing.T) {
 		"curl -s -w '%output{.github/workflows/ci.yml}x' file://" + dir + "/b.txt": "ask",
 		"curl -s 'file://" + dir + "/.en[v-v]'":                                    "ask",
 		"curl -s -o '.envr#1' 'file://" + dir + "/b.tx[t-t]'":                      "ask",
+		"curl -s -T b.txt file://" + dir + "/.vscode/tasks.json":                   "ask",
+		"curl -s file:" + dir + "/.env":                                            "ask",
 	} {
 		t.Run(command, func(t *testing.T) { check(t, decide(tools.ModeAllow, command), want) })
 	}

@@ -41,21 +41,21 @@ func (a *analysis) reachesDevice(target string, w word) {
 	a.reaches(host, n)
 }
 
-// reachesURL follows an address; scheme is what one without has, "" for one that
-// must have it.
-func (c *invocation) reachesURL(w word, scheme string) {
+// reachesURL follows an address, and returns the file that it is, if it is one; scheme is
+// what one without has, "" for one that must have it.
+func (c *invocation) reachesURL(w word, scheme string) (file string) {
 	text := w.text
-	if !strings.Contains(text, "://") && scheme != "" {
+	if !strings.Contains(text, ":/") && scheme != "" { // to curl, one slash is as good as two
 		text = scheme + "://" + text
 	}
 	u, err := url.Parse(text)
 	if !w.known() || err != nil || strings.ContainsAny(text, "\\ \t\n{}") || u.Hostname() == "" && u.Scheme != "file" {
 		c.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "which host is meant is not known"})
-		return
+		return ""
 	}
 	if u.Scheme == "file" {
 		c.reads(lit(u.Path), false)
-		return
+		return u.Path
 	}
 	port, known := ports[strings.ToLower(u.Scheme)]
 	if n, err := strconv.Atoi(u.Port()); err == nil {
@@ -66,9 +66,10 @@ func (c *invocation) reachesURL(w word, scheme string) {
 	}
 	if strings.ContainsAny(u.Hostname(), "*[") {
 		c.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "which host is meant is not known"})
-		return
+		return ""
 	}
 	c.a.reaches(u.Hostname(), port)
+	return ""
 }
 
 // curl fetches its operands. Values with @ read files.
@@ -136,7 +137,16 @@ func curl(c *invocation, p *programs.Program) {
 		}
 	}
 	for _, w := range addresses {
-		c.reachesURL(w, "http")
+		if file, ok := strings.CutPrefix(w.text, "@"); ok {
+			c.doubt("its addresses are in a file")
+			c.reads(word{text: file, unknown: w.unknown, glob: w.glob}, false)
+		}
+		if file := c.reachesURL(w, "http"); words.flag("upload") {
+			c.writes(lit(file), false)
+			if strings.HasSuffix(file, "/") {
+				c.writes(beneath(lit(file)), false)
+			}
+		}
 	}
 }
 
