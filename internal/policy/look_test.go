@@ -177,7 +177,9 @@ func TestOrdinaryWork(t *testing.T) {
 		"curl -s -o /dev/null -w '%{http_code}' localhost:8080/x":  "allow",
 		"curl -s -o x 'http://[::1]:8080/?a[]=1'":                  "allow",
 		"curl -s -F 'f=@main.go;type=text/plain' localhost:8080/x": "allow",
+		"curl -sO localhost:8080/x && wget -q localhost:8080/y":    "allow",
 		"curl -s -F 'f=@\".env\"' http://localhost/":               "ask",
+		"wget -q http://localhost/%2eenvrc":                        "ask",
 	} {
 		t.Run(command, func(t *testing.T) {
 			call := &policy.Subject{

@@ -132,7 +132,7 @@ func curl(c *invocation, p *programs.Program) {
 			c.form(o.value)
 		case "remote":
 			for _, w := range addresses {
-				c.writes(within(dir, remoteName(w)), false)
+				c.writes(within(dir, remoteName(w, false)), false)
 			}
 		}
 	}
@@ -218,8 +218,9 @@ func (c *invocation) writeOut(format word) {
 	}
 }
 
-// remoteName is the name that a file gets from its address.
-func remoteName(w word) word {
+// remoteName is the name that curl or wget gives to a file of an address. wget decodes it;
+// newer versions of curl take that of a directory.
+func remoteName(w word, wget bool) word {
 	if !w.known() || strings.ContainsAny(w.text, "{}[]") {
 		return word{unknown: true}
 	}
@@ -228,9 +229,20 @@ func remoteName(w word) word {
 	if _, rest, ok := strings.Cut(text, "://"); ok {
 		text = rest
 	}
+	if !wget {
+		text = strings.TrimRight(text, "/")
+	}
 	name := text[strings.LastIndexByte(text, '/')+1:]
-	if name == "" || !strings.Contains(text, "/") {
+	plain, err := url.PathUnescape(name)
+	switch {
+	case wget && (name == "" || !strings.Contains(text, "/")):
 		return lit("index.html")
+	case !strings.Contains(text, "/"):
+		return lit("curl_response")
+	case plain == "." || plain == "..":
+		return word{unknown: true}
+	case wget && err == nil && !strings.Contains(plain, "/"):
+		return lit(plain)
 	}
 	return lit(name)
 }
@@ -245,7 +257,7 @@ func wget(c *invocation, p *programs.Program) {
 	for _, w := range words.operands {
 		c.reachesURL(w, "http")
 		if !words.flag("write") {
-			name := remoteName(w)
+			name := remoteName(w, true)
 			c.writes(within(dir, name), false)
 		}
 	}
