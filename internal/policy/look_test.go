@@ -91,6 +91,14 @@ func TestCommands(t *testing.T) {
 		"rm -rf *":                       "ask", // .vscode
 		"tar xf a.tar -C sub":            "ask",
 
+		"cp --backup=numbered notes.txt b.txt":         "allow",
+		"cp -b notes.txt new":                          "allow",
+		"cp -S .orig notes.txt b.txt":                  "allow",
+		"mv -b -S -ci.yml notes.txt .gitlab":           "ask",
+		"cp -S rc notes.txt .env":                      "ask",
+		"SIMPLE_BACKUP_SUFFIX=rc cp -b notes.txt .env": "ask",
+		"cp -b notes.txt .env && cat .env~":            "ask", // the secret that was there
+
 		"curl -s --output-dir .vscode -o tasks.json file://" + dir + "/b.txt":      "ask",
 		"curl -s -w '%output{.github/workflows/ci.yml}x' file://" + dir + "/b.txt": "ask",
 		"curl -s 'file://" + dir + "/.en[v-v]'":                                    "ask",
@@ -180,6 +188,9 @@ func TestOrdinaryWork(t *testing.T) {
 		"curl -sO localhost:8080/x && wget -q localhost:8080/y":    "allow",
 		"curl -s -F 'f=@\".env\"' http://localhost/":               "ask",
 		"wget -q http://localhost/%2eenvrc":                        "ask",
+		"csplit -b '%03d.txt' docs/notes.md 2":                     "allow",
+		"csplit -f .gitlab -b '-ci.yml%.0d' docs/notes.md 2":       "ask",
+		"mv -b -S -ci.yml a.tmp .gitlab":                           "ask",
 	} {
 		t.Run(command, func(t *testing.T) {
 			call := &policy.Subject{
