@@ -191,6 +191,9 @@ func TestOrdinaryWork(t *testing.T) {
 		"csplit -b '%03d.txt' docs/notes.md 2":                     "allow",
 		"csplit -f .gitlab -b '-ci.yml%.0d' docs/notes.md 2":       "ask",
 		"mv -b -S -ci.yml a.tmp .gitlab":                           "ask",
+		"gzip -k docs/notes.md && gunzip -f docs/notes.md.gz":      "allow",
+		"gunzip .envrc-z":     "ask",
+		"gunzip -S X .envrcX": "ask",
 	} {
 		t.Run(command, func(t *testing.T) {
 			call := &policy.Subject{
