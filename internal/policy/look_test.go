@@ -191,6 +191,7 @@ func TestOrdinaryWork(t *testing.T) {
 		"csplit -b '%03d.txt' docs/notes.md 2":                     "allow",
 		"csplit -f .gitlab -b '-ci.yml%.0d' docs/notes.md 2":       "ask",
 		"mv -b -S -ci.yml a.tmp .gitlab":                           "ask",
+		"tar czf a.tgz -C docs notes.md -C ../scripts build.sh":    "allow",
 		"gzip -k docs/notes.md && gunzip -f docs/notes.md.gz":      "allow",
 		"gunzip .envrc-z":     "ask",
 		"gunzip -S X .envrcX": "ask",
