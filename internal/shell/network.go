@@ -130,18 +130,18 @@ func curl(c *invocation, p *programs.Program) {
 			}
 		case "form":
 			c.form(o.value)
-		case "remote":
-			for _, w := range addresses {
-				c.writes(within(dir, remoteName(w, false)), false)
-			}
 		}
 	}
+	named, sent := words.flag("remote"), words.flag("upload")
 	for _, w := range addresses {
+		if named {
+			c.writes(within(dir, remoteName(w, false)), false)
+		}
 		if file, ok := strings.CutPrefix(w.text, "@"); ok {
 			c.doubt("its addresses are in a file")
 			c.reads(word{text: file, unknown: w.unknown, glob: w.glob}, false)
 		}
-		if file := c.reachesURL(w, "http"); words.flag("upload") {
+		if file := c.reachesURL(w, "http"); sent {
 			c.writes(lit(file), false)
 			if strings.HasSuffix(file, "/") {
 				c.writes(beneath(lit(file)), false)
