@@ -90,6 +90,21 @@ func TestCommands(t *testing.T) {
 		"cp -r vendor new":               "ask",
 		"rm -rf *":                       "ask", // .vscode
 		"tar xf a.tar -C sub":            "ask",
+
+		"cp --backup=numbered notes.txt b.txt":         "allow",
+		"cp -b notes.txt new":                          "allow",
+		"cp -S .orig notes.txt b.txt":                  "allow",
+		"mv -b -S -ci.yml notes.txt .gitlab":           "ask",
+		"cp -S rc notes.txt .env":                      "ask",
+		"SIMPLE_BACKUP_SUFFIX=rc cp -b notes.txt .env": "ask",
+		"cp -b notes.txt .env && cat .env~":            "ask", // the secret that was there
+
+		"curl -s --output-dir .vscode -o tasks.json file://" + dir + "/b.txt":      "ask",
+		"curl -s -w '%output{.github/workflows/ci.yml}x' file://" + dir + "/b.txt": "ask",
+		"curl -s 'file://" + dir + "/.en[v-v]'":                                    "ask",
+		"curl -s -o '.envr#1' 'file://" + dir + "/b.tx[t-t]'":                      "ask",
+		"curl -s -T b.txt file://" + dir + "/.vscode/tasks.json":                   "ask",
+		"curl -s file:" + dir + "/.env":                                            "ask",
 	} {
 		t.Run(command, func(t *testing.T) { check(t, decide(tools.ModeAllow, command), want) })
 	}
@@ -165,6 +180,21 @@ func TestOrdinaryWork(t *testing.T) {
 		"cat .env":                                                          "ask",
 		"cat /etc/shadow":                                                   "ask",
 		"echo x > /srv/x":                                                   "deny",
+
+		"curl -s --output-dir docs -o x http://localhost:8080/x":   "allow",
+		"curl -s -o /dev/null -w '%{http_code}' localhost:8080/x":  "allow",
+		"curl -s -o x 'http://[::1]:8080/?a[]=1'":                  "allow",
+		"curl -s -F 'f=@main.go;type=text/plain' localhost:8080/x": "allow",
+		"curl -sO localhost:8080/x && wget -q localhost:8080/y":    "allow",
+		"curl -s -F 'f=@\".env\"' http://localhost/":               "ask",
+		"wget -q http://localhost/%2eenvrc":                        "ask",
+		"csplit -b '%03d.txt' docs/notes.md 2":                     "allow",
+		"csplit -f .gitlab -b '-ci.yml%.0d' docs/notes.md 2":       "ask",
+		"mv -b -S -ci.yml a.tmp .gitlab":                           "ask",
+		"tar czf a.tgz -C docs notes.md -C ../scripts build.sh":    "allow",
+		"gzip -k docs/notes.md && gunzip -f docs/notes.md.gz":      "allow",
+		"gunzip .envrc-z":     "ask",
+		"gunzip -S X .envrcX": "ask",
 	} {
 		t.Run(command, func(t *testing.T) {
 			call := &policy.Subject{

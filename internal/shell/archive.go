@@ -23,15 +23,7 @@ func tar(c *invocation, p *programs.Program) {
 	if remote {
 		c.doubt("an archive with a colon in its name is on another machine")
 	}
-	dir := here
-	for _, o := range out.given {
-		if o.Does == "directory" {
-			dir = o.value
-			if dir.known() && !strings.HasPrefix(dir.text, "/") && out.count("directory") > 1 {
-				dir = word{unknown: true}
-			}
-		}
-	}
+	dirs := directories(out)
 	switch file := archive; {
 	case !hasArchive, file.is("-"), remote:
 	case out.flag("create"):
@@ -44,25 +36,54 @@ func tar(c *invocation, p *programs.Program) {
 		if out.flag("absolute") || out.flag("transform") {
 			c.doubt("the archive says where its files go")
 		}
-		c.extracts(dir)
-	case out.flag("create"):
-		for _, w := range out.operands {
-			if w.known() && !strings.HasPrefix(w.text, "/") {
-				w = within(dir, w)
+		for i, dir := range dirs {
+			if i == 0 || dir != dirs[i-1] {
+				c.extracts(dir)
 			}
+		}
+	case out.flag("create"):
+		for i, w := range out.operands {
+			w = from(dirs[i], w)
 			c.reads(w, true)
 			if out.flag("remove") {
 				c.writes(w, true)
 			}
 		}
 	case out.flag("compare"):
-		for _, w := range out.operands {
-			c.reads(within(dir, w), true)
+		for i, w := range out.operands {
+			c.reads(from(dirs[i], w), true)
 		}
 		c.doubt("the archive names the files it reads")
 	case out.flag("list"):
 		c.readOnly = onlyLists(out)
 	}
+}
+
+// directories are where the operands of tar are, and what would be behind them: -C is about
+// what follows it, seen from the one before.
+func directories(out parsed) []word {
+	dirs := make([]word, len(out.operands)+1)
+	dir, options := here, out.given
+	for i := range dirs {
+		for ; len(options) > 0 && options[0].behind <= i; options = options[1:] {
+			if options[0].Does == "directory" {
+				dir = from(dir, options[0].value)
+			}
+		}
+		if len(dir.text) > maxPath {
+			dir = word{unknown: true}
+		}
+		dirs[i] = dir
+	}
+	return dirs
+}
+
+// from is a name as a program sees it that is in a directory.
+func from(dir, name word) word {
+	if dir == here || strings.HasPrefix(name.text, "/") {
+		return name
+	}
+	return within(dir, name)
 }
 
 // onlyLists reports whether the options of tar just show an archive.
@@ -75,17 +96,6 @@ func onlyLists(out parsed) bool {
 		}
 	}
 	return true
-}
-
-// count is how many options do something.
-func (p parsed) count(does string) int {
-	n := 0
-	for _, o := range p.given {
-		if o.Does == does {
-			n++
-		}
-	}
-	return n
 }
 
 // oldStyle turns `tar xzf a.tar b` into `tar -x -z -f a.tar b`.

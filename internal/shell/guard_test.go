@@ -141,6 +141,7 @@ func TestLong(t *testing.T) {
 		"many different": different(3000) + "touch x",
 		"many parts":     "echo " + strings.Repeat(`"a"'b'$c`, 3500) + "; touch x",
 		"many options":   "sort" + strings.Repeat(" --xx", 6000) + "; touch x",
+		"many names":     "curl -" + strings.Repeat("O", 1000) + strings.Repeat(" h/a", 1000) + "; touch x",
 		"many variables": strings.Replace(different(2500), "a ", "x=", -1) + "touch x",
 		"doubling calls": doubling(40) + "touch x",
 		"doubling texts": strings.Repeat("bash -c '", 1) + strings.Repeat("true; ", 100) + "'; touch x",

@@ -332,11 +332,25 @@ func copyFiles(c *invocation, p *programs.Program) {
 	name := c.base()
 	tree := words.flag("recursive") || name == "mv"
 	c.mayLeave(words, tree)
+	suffix, named := words.has("suffix")
+	if named && tree {
+		c.doubt("what it replaces gets another name, with all that is in it")
+	}
+	backup := func(replaced []word) {
+		for _, old := range replaced {
+			if named {
+				c.writes(joined(old, suffix), tree)
+			}
+			if named || words.flag("backup") {
+				c.reads(old, false) // it is there under another name then
+			}
+		}
+	}
 	for _, w := range from {
 		if words.flag("symbolic") && w.known() && strings.HasPrefix(w.text, "/") && c.outsideWorkspace(w.text) {
 			// What a link leads to is not touched by making it, and where it leads out the
 			// jail says what can be done through it.
-			c.arrives(w, to, false, isDir, words.flag("file"), words.flag("parents"))
+			backup(c.arrives(w, to, false, isDir, words.flag("file"), words.flag("parents")))
 			continue
 		}
 		source := w
@@ -349,7 +363,7 @@ func copyFiles(c *invocation, p *programs.Program) {
 			// through the link.
 			c.writes(source, tree || words.flag("symbolic"))
 		}
-		c.arrives(w, to, tree, isDir, words.flag("file"), words.flag("parents"))
+		backup(c.arrives(w, to, tree, isDir, words.flag("file"), words.flag("parents")))
 	}
 }
 
@@ -372,25 +386,28 @@ func linkTarget(w, link word, isDir bool) word {
 }
 
 // arrives adds the effects of putting a file at a destination: the file replaces the destination or,
-// where the destination is a directory, gets into it.
-func (c *invocation) arrives(w, to word, tree, isDir, isFile, parents bool) {
+// where the destination is a directory, gets into it. It returns what may be replaced, where
+// that has a name.
+func (c *invocation) arrives(w, to word, tree, isDir, isFile, parents bool) (replaced []word) {
 	slash := to.known() && (strings.HasSuffix(to.text, "/") || to.text == "." || to.text == ".." || strings.HasSuffix(to.text, "/.") || strings.HasSuffix(to.text, "/.."))
 	if !isDir && !slash {
 		c.writes(to, tree)
+		replaced = append(replaced, to)
 	}
 	if isFile {
-		return
+		return replaced
 	}
 	name := w
 	text := strings.TrimRight(w.text, "/")
 	switch last := text[strings.LastIndexByte(text, '/')+1:]; {
 	case w.unknown || w.pipe || last == "." || last == ".." || last == "" || parents:
 		c.writes(beneath(to), false)
-		return
+		return replaced
 	default:
 		name.text, name.many = last, false
 	}
 	c.writes(within(to, name), tree)
+	return append(replaced, within(to, name))
 }
 
 // dd takes if=… and of=….
@@ -410,10 +427,23 @@ func dd(c *invocation, _ *programs.Program) {
 	}
 }
 
-// split writes files whose names begin with its second operand.
+// split writes files whose names begin with its second operand; of csplit an option has it.
 func split(c *invocation, p *programs.Program) {
 	words := c.begin(p)
 	prefix := lit("x")
+	if w, ok := words.has("prefix"); ok {
+		prefix = w
+	}
+	if format, ok := words.has("format"); ok {
+		if format.unknown || strings.Contains(format.text, "/") {
+			c.doubt("its files may be in another directory")
+		}
+		before, after, _ := strings.Cut(format.text, "%")
+		if after = strings.TrimLeft(after, "0123456789.-+ #'"); after != "" {
+			after = after[1:]
+		}
+		c.writes(joined(prefix, lit(before+after)), false) // %.0d is nothing for the first
+	}
 	for i, w := range words.operands {
 		switch {
 		case i == 0:

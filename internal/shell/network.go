@@ -4,7 +4,10 @@
 package shell
 
 import (
+	"net/netip"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,21 +41,21 @@ func (a *analysis) reachesDevice(target string, w word) {
 	a.reaches(host, n)
 }
 
-// reachesURL follows an address; scheme is what one without has, "" for one that
-// must have it.
-func (c *invocation) reachesURL(w word, scheme string) {
+// reachesURL follows an address, and returns the file that it is, if it is one; scheme is
+// what one without has, "" for one that must have it.
+func (c *invocation) reachesURL(w word, scheme string) (file string) {
 	text := w.text
-	if !strings.Contains(text, "://") && scheme != "" {
+	if !strings.Contains(text, ":/") && scheme != "" { // to curl, one slash is as good as two
 		text = scheme + "://" + text
 	}
 	u, err := url.Parse(text)
 	if !w.known() || err != nil || strings.ContainsAny(text, "\\ \t\n{}") || u.Hostname() == "" && u.Scheme != "file" {
 		c.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "which host is meant is not known"})
-		return
+		return ""
 	}
 	if u.Scheme == "file" {
 		c.reads(lit(u.Path), false)
-		return
+		return u.Path
 	}
 	port, known := ports[strings.ToLower(u.Scheme)]
 	if n, err := strconv.Atoi(u.Port()); err == nil {
@@ -63,18 +66,51 @@ func (c *invocation) reachesURL(w word, scheme string) {
 	}
 	if strings.ContainsAny(u.Hostname(), "*[") {
 		c.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "which host is meant is not known"})
-		return
+		return ""
 	}
 	c.a.reaches(u.Hostname(), port)
+	return ""
 }
 
 // curl fetches its operands. Values with @ read files.
 func curl(c *invocation, p *programs.Program) {
 	words := c.begin(p)
+	addresses, several := words.operands, false
+	for _, o := range words.given {
+		if o.Does == "address" {
+			addresses = append(addresses, o.value)
+		}
+		several = several || o.Does == "upload" && globbed(o.value.text)
+	}
+	several = several || slices.ContainsFunc(addresses, func(w word) bool { return globbed(w.text) })
+	if several = several && !words.flag("globoff"); several {
+		c.doubt("brackets and braces stand for several names")
+	}
+	dir, elsewhere := words.has("directory")
+	if elsewhere = elsewhere && !dir.is(""); !elsewhere {
+		dir = here
+	}
 	for _, o := range words.given {
 		switch o.Does {
 		case "host":
 			c.reachesURL(o.value, "http")
+		case "output":
+			if name := o.value; !name.is("-") {
+				if at := strings.IndexByte(name.text, '#'); at >= 0 && several {
+					name = word{text: name.text[:at], unknown: true} // #1 is a part of the address
+				}
+				if elsewhere {
+					name.text = strings.TrimLeft(name.text, "/") // it puts an absolute name there too
+					name = within(dir, name)
+				}
+				c.writes(name, false)
+			}
+		case "writeout":
+			c.writeOut(o.value)
+		case "upload":
+			if !o.value.is("-") && !o.value.is(".") {
+				c.reads(o.value, false)
+			}
 		case "body", "header", "cookie":
 			text := o.value.text
 			if o.Does == "body" && o.Name == "data-urlencode" {
@@ -93,30 +129,98 @@ func curl(c *invocation, p *programs.Program) {
 				c.reads(o.value, false)
 			}
 		case "form":
-			_, value, _ := strings.Cut(o.value.text, "=")
-			if strings.HasPrefix(value, "@") || strings.HasPrefix(value, "<") {
-				file, _, _ := strings.Cut(value[1:], ";")
-				c.reads(word{text: file, unknown: o.value.unknown}, false)
-			} else if o.value.unknown {
-				c.reads(word{unknown: true}, false)
-			}
-		case "remote":
-			dir := here
-			if w, ok := words.has("directory"); ok {
-				dir = w
-			}
-			for _, w := range words.operands {
-				c.writes(within(dir, remoteName(w)), false)
+			c.form(o.value)
+		}
+	}
+	named, sent := words.flag("remote"), words.flag("upload")
+	for _, w := range addresses {
+		if named {
+			c.writes(within(dir, remoteName(w, false)), false)
+		}
+		if file, ok := strings.CutPrefix(w.text, "@"); ok {
+			c.doubt("its addresses are in a file")
+			c.reads(word{text: file, unknown: w.unknown, glob: w.glob}, false)
+		}
+		if file := c.reachesURL(w, "http"); sent {
+			c.writes(lit(file), false)
+			if strings.HasSuffix(file, "/") {
+				c.writes(beneath(lit(file)), false)
 			}
 		}
 	}
-	for _, w := range words.operands {
-		c.reachesURL(w, "http")
+}
+
+// globbed reports whether curl makes other names of a name: of braces, and of brackets
+// that are neither empty nor around an IPv6 address.
+func globbed(name string) bool {
+	for {
+		at := strings.IndexAny(name, "{[")
+		if at < 0 {
+			return false
+		}
+		inside, rest, _ := strings.Cut(name[at+1:], "]")
+		if _, err := netip.ParseAddr(inside); name[at] == '{' || inside != "" && err != nil {
+			return true
+		}
+		name = rest
 	}
 }
 
-// remoteName is the name that a file gets from its address.
-func remoteName(w word) word {
+// attachedFiles match the files in a part of a form that begins with @, and formFiles those
+// in others: name=@a;type=x,b or name=<a, with headers=@c in any.
+var (
+	attachedFiles = regexp.MustCompile(`(?i)(?:^@|,|;\s*headers=[@<])\s*("[^"]*"?|[^;,]*)`)
+	formFiles     = regexp.MustCompile(`(?i)(?:^<|;\s*headers=[@<])\s*("[^"]*"?|[^;]*)`)
+)
+
+// form reads the files that a part of a form names.
+func (c *invocation) form(part word) {
+	_, value, _ := strings.Cut(part.text, "=")
+	files := formFiles
+	switch {
+	case strings.HasPrefix(value, "@"):
+		files = attachedFiles
+	case part.unknown && !strings.HasPrefix(value, "<"):
+		c.reads(word{unknown: true}, false)
+	}
+	for _, found := range files.FindAllStringSubmatch(value, -1) {
+		name := strings.TrimSpace(found[1])
+		if quoted, ok := strings.CutPrefix(name, `"`); ok {
+			if name, ok = strings.CutSuffix(quoted, `"`); !ok || strings.Contains(name, `\`) {
+				c.doubt("which file it sends is not known")
+			}
+		}
+		if name != "-" {
+			c.reads(word{text: name, unknown: part.unknown}, false)
+		}
+	}
+}
+
+// writeOut follows a format of curl, which may name files to write.
+func (c *invocation) writeOut(format word) {
+	if file, ok := strings.CutPrefix(format.text, "@"); ok {
+		c.doubt("its format is in a file")
+		if format.text = file; !format.is("-") {
+			c.reads(format, false)
+		}
+		return
+	}
+	if format.unknown && !format.number {
+		c.doubt("its format is not known, and may name a file")
+	}
+	for rest := format.text; ; {
+		_, name, found := strings.Cut(rest, "%output{")
+		if !found {
+			return
+		}
+		name, rest, _ = strings.Cut(name, "}")
+		c.writes(word{text: strings.TrimPrefix(name, ">>"), unknown: format.unknown, glob: format.glob}, false)
+	}
+}
+
+// remoteName is the name that curl or wget gives to a file of an address. wget decodes it;
+// newer versions of curl take that of a directory.
+func remoteName(w word, wget bool) word {
 	if !w.known() || strings.ContainsAny(w.text, "{}[]") {
 		return word{unknown: true}
 	}
@@ -125,9 +229,20 @@ func remoteName(w word) word {
 	if _, rest, ok := strings.Cut(text, "://"); ok {
 		text = rest
 	}
+	if !wget {
+		text = strings.TrimRight(text, "/")
+	}
 	name := text[strings.LastIndexByte(text, '/')+1:]
-	if name == "" || !strings.Contains(text, "/") {
+	plain, err := url.PathUnescape(name)
+	switch {
+	case wget && (name == "" || !strings.Contains(text, "/")):
 		return lit("index.html")
+	case !strings.Contains(text, "/"):
+		return lit("curl_response")
+	case plain == "." || plain == "..":
+		return word{unknown: true}
+	case wget && err == nil && !strings.Contains(plain, "/"):
+		return lit(plain)
 	}
 	return lit(name)
 }
@@ -142,7 +257,7 @@ func wget(c *invocation, p *programs.Program) {
 	for _, w := range words.operands {
 		c.reachesURL(w, "http")
 		if !words.flag("write") {
-			name := remoteName(w)
+			name := remoteName(w, true)
 			c.writes(within(dir, name), false)
 		}
 	}

@@ -20,7 +20,8 @@ type parsed struct {
 // given is an option as it was given.
 type given struct {
 	*programs.Option
-	value word
+	value  word
+	behind int // as many operands
 }
 
 // has returns the value of the last option that does something.
@@ -152,7 +153,7 @@ func (c *invocation) unknownOption(p *programs.Program, name string) {
 
 // apply notes an option and what it does by itself.
 func (c *invocation) apply(o *programs.Option, value word, out *parsed) {
-	out.given = append(out.given, given{o, value})
+	out.given = append(out.given, given{o, value, len(out.operands)})
 	switch o.Does {
 	case "read", "patternfile":
 		if !value.is("-") {

@@ -4,6 +4,7 @@
 package shell
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/shell/programs"
@@ -81,6 +82,14 @@ func xxd(c *invocation, _ *programs.Program) {
 // compress puts a file in the place of another, whose name begins like it.
 func compress(c *invocation, p *programs.Program) {
 	words := c.begin(p)
+	suffix, given := words.has("suffix")
+	unpacks := words.flag("unpacks") || strings.Contains(c.base(), "un") || c.base() == "lz4" // of a name that ends so
+	if unpacks && words.flag("named") && !words.flag("stdout") {
+		c.doubt("the archive names the file it writes")
+	}
+	if unpacks && suffix.unknown {
+		c.doubt("what it takes away from a name is not known")
+	}
 	for _, w := range words.operands {
 		if words.flag("stdout") {
 			c.input(w, words.flag("recursive"))
@@ -88,15 +97,29 @@ func compress(c *invocation, p *programs.Program) {
 		}
 		c.input(w, words.flag("recursive")) // it is there under another name then
 		c.writes(w, words.flag("recursive"))
-		if w.known() {
-			name := w.text[strings.LastIndexByte(w.text, '/')+1:]
-			if i := strings.LastIndexByte(name, '.'); i > 0 {
-				w.text = w.text[:len(w.text)-len(name)+i]
-			}
-			c.writes(joined(w, word{text: "*", glob: true}), false)
+		if !w.known() {
+			continue
+		}
+		stem := w
+		name := w.text[strings.LastIndexByte(w.text, '/')+1:]
+		if i := strings.LastIndexAny(name, ".-_"); i > 0 && (name[i] == '.' || slices.Contains(gzipEnds, strings.ToLower(name[i:]))) {
+			stem.text = strings.TrimSuffix(w.text, name[i:])
+		}
+		c.writes(joined(stem, word{text: "*", glob: true}), false)
+		if unpacks {
+			c.writes(stem, false)
+		}
+		switch n := len(suffix.text); {
+		case given && !unpacks:
+			c.writes(joined(w, suffix), false)
+		case given && n < len(name):
+			c.writes(lit(w.text[:len(w.text)-n]), false)
 		}
 	}
 }
+
+// gzipEnds are what gunzip takes away from a name beside what begins with a dot.
+var gzipEnds = []string{"-gz", "-z", "_z"}
 
 // jq takes a program and then files; some options take two words.
 func jq(c *invocation, p *programs.Program) {

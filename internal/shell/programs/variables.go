@@ -10,7 +10,7 @@ import (
 )
 
 // dangerous are the variables that make programs run other code, look for files
-// elsewhere or talk to somebody else. A star at the end means every name that
+// elsewhere, give them other names or talk to somebody else. A star at the end means every name that
 // begins so.
 var dangerous = wordsOf(`
 	PATH HOME SHELL IFS ENV BASH_ENV PROMPT_COMMAND PS0 PS1 PS2 PS4 SHELLOPTS BASHOPTS BASH_FUNC_* BASH_XTRACEFD
@@ -27,7 +27,7 @@ var dangerous = wordsOf(`
 	npm_* NPM_* YARN_* PNPM_* COREPACK_* BUN_* DENO_* PIP_* UV_* POETRY_* VIRTUAL_ENV CONDA_*
 	http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY
 	OPENSSL_* SSL_* SSLKEYLOGFILE CURL_* WGETRC NETRC KRB5* REQUESTS_CA_BUNDLE
-	XDG_* RIPGREP_CONFIG_PATH GREP_OPTIONS GREP_COLOR* TAR_OPTIONS TAPE RSH ZIPOPT UNZIP UNZIPOPT GZIP BZIP* XZ_* ZSTD_* TIME
+	SIMPLE_BACKUP_SUFFIX XDG_* RIPGREP_CONFIG_PATH GREP_OPTIONS GREP_COLOR* TAR_OPTIONS TAPE RSH ZIPOPT UNZIP UNZIPOPT GZIP BZIP* XZ_* ZSTD_* TIME
 	FZF_* VIMINIT EXINIT VIM* NVIM_* EMACS* DOCKER_* KUBE* AWS_* ANSIBLE_* TF_* HELM_* SUDO_* SYSTEMD_* DEBUGINFOD_* DBUS_* DISPLAY
 `)
 

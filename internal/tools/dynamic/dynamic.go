@@ -110,8 +110,9 @@ func (v *version) digest(name string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// id names the version: its number, and enough of its digest.
-func (v *version) id() string { return fmt.Sprintf("%d-%.16s", v.Number, v.Digest) }
+// id names the version: its number, and enough of its digest that nobody finds two that have
+// the same.
+func (v *version) id() string { return fmt.Sprintf("%d-%.32s", v.Number, v.Digest) }
 
 func (v *version) size() int { return len(v.Description) + len(v.Schema) + len(v.Source) }
 

@@ -28,12 +28,13 @@ type copied struct {
 // recent is for how long a page is shown on from what was fetched, without asking again.
 const recent = 15 * time.Minute
 
-// caches are the pages that sessions have fetched.
+// caches are the pages that sessions have fetched. Sessions of different principals may have
+// the same id, and none sees the pages of another.
 type caches struct {
 	most int64 // bytes of a session
 
 	mu       sync.Mutex
-	sessions map[string]*cache
+	sessions map[tools.Session]*cache
 }
 
 // cache has the pages of one session, the oldest first.
@@ -47,13 +48,15 @@ type cached struct {
 	*copied
 }
 
-func newCaches(most int64) *caches { return &caches{most: most, sessions: make(map[string]*cache)} }
+func newCaches(most int64) *caches {
+	return &caches{most: most, sessions: make(map[tools.Session]*cache)}
+}
 
 // find returns what a session has of an address; nil where it has nothing.
 func (c *caches) find(env tools.Env, address string) *copied {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kept := c.sessions[env.SessionID]
+	kept := c.sessions[env.Session]
 	if kept == nil {
 		return nil
 	}
@@ -72,11 +75,11 @@ func (c *caches) keep(env tools.Env, address string, page *copied) {
 		return
 	}
 	c.mu.Lock()
-	kept := c.sessions[env.SessionID]
+	kept := c.sessions[env.Session]
 	first := kept == nil
 	if first {
 		kept = new(cache)
-		c.sessions[env.SessionID] = kept
+		c.sessions[env.Session] = kept
 	}
 	if i := slices.IndexFunc(kept.pages, func(p cached) bool { return p.address == address }); i >= 0 {
 		kept.remove(i)
@@ -87,7 +90,7 @@ func (c *caches) keep(env tools.Env, address string, page *copied) {
 		kept.remove(0)
 	}
 	c.mu.Unlock()
-	if forget := func() { c.forget(env.SessionID) }; first && !env.Session.AfterClose(forget) {
+	if forget := func() { c.forget(env.Session) }; first && !env.Session.AfterClose(forget) {
 		forget()
 	}
 }
@@ -97,7 +100,7 @@ func (k *cache) remove(i int) {
 	k.pages = slices.Delete(k.pages, i, i+1)
 }
 
-func (c *caches) forget(session string) {
+func (c *caches) forget(session tools.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.sessions, session)

@@ -83,8 +83,8 @@ func TestCache(t *testing.T) {
 	}))
 	defer server.Close()
 	fetch := family(t, web.Config{Addresses: []string{"127.0.0.1"}, Cache: 150})["web_fetch"]
-	env := toolstest.Env(t, nil)
-	get := func(paths ...string) {
+	env, other := toolstest.Env(t, nil), toolstest.Env(t, nil) // of two principals, with the same id
+	get := func(env tools.Env, paths ...string) {
 		t.Helper()
 		for _, path := range paths {
 			if _, _, err := toolstest.Run(t, fetch, env, fmt.Sprintf(`{"url":"%s/%s"}`, server.URL, path)); err != nil {
@@ -92,10 +92,13 @@ func TestCache(t *testing.T) {
 			}
 		}
 	}
-	get("a", "b", "a", "c", "b", "a", "secret", "secret")
+	get(env, "a", "b", "a", "c", "b", "a", "secret", "secret")
+	get(other, "a", "a")
+	other.Session.(*toolstest.Session).Close()
+	get(env, "a")
 	env.Session.(*toolstest.Session).Close()
-	get("a", "a")
-	if got, want := strings.Join(asked, " "), "/a /b /a* /c /b /a /secret /secret /a /a"; got != want {
+	get(env, "a", "a")
+	if got, want := strings.Join(asked, " "), "/a /b /a* /c /b /a /secret /secret /a /a* /a* /a /a"; got != want {
 		t.Errorf("asked for %s, want %s", got, want)
 	}
 }
