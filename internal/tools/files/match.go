@@ -129,24 +129,6 @@ func appendText(text, new string) []udiff.Edit {
 	return []udiff.Edit{{Start: len(text), End: len(text), New: new}}
 }
 
-// apply returns text with edits, which are in order and do not overlap.
-func apply(text string, edits []udiff.Edit) string {
-	size := len(text)
-	for _, e := range edits {
-		size += len(e.New) - (e.End - e.Start)
-	}
-	var b strings.Builder
-	b.Grow(size)
-	last := 0
-	for _, e := range edits {
-		b.WriteString(text[last:e.Start])
-		b.WriteString(e.New)
-		last = e.End
-	}
-	b.WriteString(text[last:])
-	return b.String()
-}
-
 var lineNumbers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\s*\d+\t`) })
 
 const (
