@@ -104,7 +104,7 @@ func planEdit(_ context.Context, env tools.Env, in editInput) (*plan, error) {
 	c.become(after, e)
 	p := &plan{changes: []fileChange{c}}
 	if n := len(c.edits); n > 1 {
-		p.notes = append(p.notes, plural(n, "occurrence")+" replaced")
+		p.notes = append(p.notes, tools.Count(n, "occurrence", "occurrences")+" replaced")
 	}
 	return p, nil
 }

@@ -80,7 +80,7 @@ func linesOf(text string, places []int) string {
 // insertText returns the edit that puts text after a line.
 func insertText(name, text string, line int, new string) ([]udiff.Edit, error) {
 	if total := lineCount(text); line > total {
-		return nil, tools.Failf("line_out_of_range", "%s has %s: there is no line %d to insert after.", name, plural(total, "line"), line)
+		return nil, tools.Failf("line_out_of_range", "%s has %s: there is no line %d to insert after.", name, tools.Count(total, "line", "lines"), line)
 	}
 	crlf := usesCRLF(text)
 	if crlf {

@@ -76,7 +76,7 @@ func (r *reader) outline(ctx context.Context, view *tools.View, op readOp, room 
 	lines := lineCount(text)
 	var b strings.Builder
 	fmt.Fprintf(&b, "(%s has %s, %s. This is its outline: read a part with offset and limit, or all lines with mode lines.)\n",
-		plain(op.Path), plural(lines, "line"), plural(len(file.Data), "byte"))
+		plain(op.Path), tools.Count(lines, "line", "lines"), tools.Count(len(file.Data), "byte", "bytes"))
 	entries := r.entries(ctx, view, op.Path, text)
 	for i, e := range entries {
 		if i == maxEntries || b.Len()+len(e.text) > room-maxMark {

@@ -157,15 +157,3 @@ func lineCount(text string) int {
 	}
 	return n
 }
-
-// plural returns a number with its noun.
-func plural(n int, noun string) string {
-	stem, isY := strings.CutSuffix(noun, "y")
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case isY:
-		return itoa(n) + " " + stem + "ies"
-	}
-	return itoa(n) + " " + noun + "s"
-}
