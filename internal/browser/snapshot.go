@@ -17,6 +17,7 @@ import (
 	json "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -367,12 +368,7 @@ func without(mark string, list, other []string) (lines []string) {
 
 // oneLine returns text without what nobody sees, on one line and not too long.
 func oneLine(text string) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0xA0 || r >= 0x200B && r <= 0x200F || r == 0xFEFF }), " ")
-	if len(text) > maxName {
-		cut := strings.ToValidUTF8(text[:maxName], "")
-		return cut + "…"
-	}
-	return text
+	return output.Short(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0xA0 || r >= 0x200B && r <= 0x200F || r == 0xFEFF }), " "), maxName)
 }
 
 func quoted(text string) string { return `"` + strings.ReplaceAll(text, `"`, `'`) + `"` }

@@ -440,12 +440,7 @@ func (t *Tab) request(id network.RequestID) *Request {
 	return nil
 }
 
-func clip(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
-}
+func clip(text string) string { return output.Short(text, maxText) }
 
 func position(address string, line int64) string {
 	if address == "" {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/recording"
+	"github.com/toolserver/toolserver/internal/wholefile"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -68,7 +68,7 @@ no longer kept is told on standard error.`,
 			if file == "" {
 				return r.write(cmd.Context(), os.Stdout, args)
 			}
-			return r.writeFile(cmd.Context(), file, args)
+			return wholefile.Write(file, func(to io.Writer) error { return r.write(cmd.Context(), to, args) })
 		},
 	}
 	flags := cmd.Flags()
@@ -85,23 +85,6 @@ type recorder struct {
 	session string // all of which is wanted; empty: single executions
 	of      ownerFlags
 	stderr  *Stream
-}
-
-// writeFile writes a file, which replaces another once it is whole.
-func (r *recorder) writeFile(ctx context.Context, name string, ids []string) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(file.Name())
-		}
-	}()
-	if err := errors.Join(r.write(ctx, file, ids), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), name)
 }
 
 func (r *recorder) write(ctx context.Context, to io.Writer, ids []string) error {

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/output"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -167,15 +167,7 @@ const outputPause = 100 * time.Millisecond
 // bytes of it.
 func lastLine(data []byte) string {
 	text := strings.TrimSpace(strings.ToValidUTF8(string(data), "�"))
-	text = text[strings.LastIndexByte(text, '\n')+1:]
-	if len(text) > 200 {
-		end := 200
-		for !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + "…"
-	}
-	return text
+	return output.Short(text[strings.LastIndexByte(text, '\n')+1:], 200)
 }
 
 // leastProgress is by how much progress grows where a tool does not say: so little that

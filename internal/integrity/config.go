@@ -8,6 +8,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/toolserver/toolserver/internal/output"
 )
 
 // An entry is one variable of a configuration file of git.
@@ -236,14 +238,7 @@ func (e entry) shown() string {
 }
 
 // clip bounds what is told of something that others wrote.
-func clip(text string) string {
-	const most = 120
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
-}
+func clip(text string) string { return output.Line(text, 120) }
 
 // quote returns a value as it can stand in a file.
 func quote(value string) string {

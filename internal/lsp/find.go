@@ -177,10 +177,7 @@ func words(contents any) string {
 			text += words(one) + "\n"
 		}
 	}
-	if len(text) > maxWords {
-		text = strings.ToValidUTF8(text[:maxWords], "") + "…"
-	}
-	return strings.TrimSpace(output.Clean([]byte(text)))
+	return strings.TrimSpace(output.Clean([]byte(output.Short(text, maxWords))))
 }
 
 // A Completion is what could be written at a place.

@@ -4,12 +4,14 @@
 package lsp
 
 import (
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/aymanbagabas/go-udiff"
 	"go.lsp.dev/protocol"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -149,29 +151,16 @@ func (t *text) lineAt(offset int) int {
 
 // edited returns the text with edits of a server, which are all of the text as it is.
 func (t *text) edited(edits []protocol.TextEdit, e encoding) (string, error) {
-	type change struct {
-		start, end int
-		text       string
-	}
-	list := make([]change, len(edits))
+	list := make([]udiff.Edit, len(edits))
 	for i, edit := range edits {
-		list[i] = change{t.offset(edit.Range.Start, e), t.offset(edit.Range.End, e), edit.NewText}
-		if list[i].start > list[i].end {
+		list[i] = udiff.Edit{Start: t.offset(edit.Range.Start, e), End: t.offset(edit.Range.End, e), New: edit.NewText}
+		if list[i].Start > list[i].End {
 			return "", fmt.Errorf("an edit of it ends before it begins, in line %d", edit.Range.Start.Line+1)
 		}
 	}
-	// What is put at the same place stays in its order.
-	sort.SliceStable(list, func(i, j int) bool { return list[i].start < list[j].start })
-	var b strings.Builder
-	at := 0
-	for _, c := range list {
-		if c.start < at {
-			return "", fmt.Errorf("edits of it overlap, in line %d", t.lineAt(c.start))
-		}
-		b.WriteString(t.all[at:c.start])
-		b.WriteString(c.text)
-		at = c.end
+	all, err := udiff.Apply(t.all, list) // what is put at the same place stays in its order
+	if err != nil {
+		return "", errors.New("edits of it overlap")
 	}
-	b.WriteString(t.all[at:])
-	return b.String(), nil
+	return all, nil
 }

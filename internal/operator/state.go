@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/toolserver/toolserver/internal/cli"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/wholefile"
 )
 
 func newState() *cobra.Command {
@@ -100,16 +100,7 @@ func backupTo(dir, name string) error {
 	if _, err := os.Lstat(name); err == nil {
 		return fmt.Errorf("%s exists: name a new file", name)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(name), ".backup-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name()) // unless it was renamed
-	err = state.Backup(dir, temp)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), name)
+	return wholefile.Write(name, func(to io.Writer) error { return state.Backup(dir, to) })
 }
 
 func newStateRestore() *cobra.Command {

@@ -100,3 +100,12 @@ func Short(text string, n int) string {
 	}
 	return ValidText(text)
 }
+
+// Line returns text as valid UTF-8 on one line, of at most n characters, and "…" where it was cut.
+func Line(text string, n int) string {
+	line := []rune(strings.Join(strings.Fields(ValidText(text)), " "))
+	if len(line) > n {
+		return string(line[:n]) + "…"
+	}
+	return string(line)
+}

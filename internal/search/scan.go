@@ -109,7 +109,7 @@ func (s *searcher) listed(ctx context.Context, r workspace.Reader, path string, 
 
 // binary reports whether a file is known to be binary by how it begins.
 func (s *searcher) binary(text []byte) bool {
-	return plain.UTF16(text) == nil && plain.IsBinary(text[:min(len(text), sniff)])
+	return !plain.IsUTF16(text) && plain.IsBinary(text[:min(len(text), sniff)])
 }
 
 // gone returns nil for the errors of what is not there any more.
@@ -137,7 +137,7 @@ func (s *searcher) goOn(ctx context.Context, r workspace.Reader, path string, fi
 	case whole:
 		s.text(first, path, nil, out)
 		return nil
-	case plain.UTF16(first) != nil || s.match.Multiline:
+	case plain.IsUTF16(first) || s.match.Multiline:
 		text, err := s.rest(ctx, r, first)
 		if err != nil {
 			return err
@@ -242,7 +242,7 @@ func (s *searcher) rest(ctx context.Context, r workspace.Reader, first []byte) (
 // text searches a text as it is in a file. With spans, lines outside of them are
 // known not to match.
 func (s *searcher) text(raw []byte, path string, spans []index.Span, out *output) {
-	if plain.UTF16(raw) != nil {
+	if plain.IsUTF16(raw) {
 		s.decoded = plain.Text(raw, s.decoded[:0])
 		raw = s.decoded
 	} else {

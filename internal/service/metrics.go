@@ -37,38 +37,6 @@ type meters struct {
 	hookTimes     *prometheus.HistogramVec
 	rules         boundedLabel
 	tenants       boundedLabel
-
-	// Those of every call.
-	rpc      metricCache[prometheus.Counter]  // of rpcs
-	call     metricCache[prometheus.Counter]  // of calls
-	verdict  metricCache[prometheus.Counter]  // of verdicts
-	duration metricCache[prometheus.Observer] // of durations
-}
-
-// metricCache finds metrics that were there before by their labels, in a fifth of the time that the
-// library takes to check and hash them. There are never more than the library has.
-type metricCache[M any] struct {
-	mu sync.RWMutex
-	by map[[2]string]M
-}
-
-// of returns the metric with two labels, of which one may be empty. find asks the library.
-func (k *metricCache[M]) of(first, second string, find func() M) M {
-	labels := [2]string{first, second}
-	k.mu.RLock()
-	found, ok := k.by[labels]
-	k.mu.RUnlock()
-	if ok {
-		return found
-	}
-	found = find()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.by == nil {
-		k.by = make(map[[2]string]M)
-	}
-	k.by[labels] = found
-	return found
 }
 
 // A boundedLabel keeps a label from having values without end: rules change with each
@@ -191,14 +159,12 @@ func (m *meters) watch(registry prometheus.Registerer, s *Server) {
 
 // decided counts what was decided about a call.
 func (m *meters) decided(action, rule string) {
-	kind := m.rules.of(ruleKind(rule))
-	m.verdict.of(action, kind, func() prometheus.Counter { return m.verdicts.WithLabelValues(action, kind) }).Inc()
+	m.verdicts.WithLabelValues(action, m.rules.of(ruleKind(rule))).Inc()
 }
 
 // ended counts an RPC that ended.
 func (m *meters) ended(method, code string, example prometheus.Labels) {
-	counter := m.rpc.of(method, code, func() prometheus.Counter { return m.rpcs.WithLabelValues(method, code) })
-	counter.(prometheus.ExemplarAdder).AddWithExemplar(1, example)
+	m.rpcs.WithLabelValues(method, code).(prometheus.ExemplarAdder).AddWithExemplar(1, example)
 }
 
 // resolved counts the end of a question.
@@ -222,14 +188,12 @@ func (m *meters) observe(x *executor.Execution, end *executor.Finished) {
 	}
 	tool = toolLabel(tool)
 	example, outcome := exemplarOf(x.Trace), end.Outcome.String()
-	counter := m.call.of(tool, outcome, func() prometheus.Counter { return m.calls.WithLabelValues(tool, outcome) })
-	counter.(prometheus.ExemplarAdder).AddWithExemplar(1, example)
+	m.calls.WithLabelValues(tool, outcome).(prometheus.ExemplarAdder).AddWithExemplar(1, example)
 	if source, _, ok := strings.Cut(tool, tools.NamespaceMark); ok { // which the server has
 		m.sourceCalls.WithLabelValues(source, outcome).Inc()
 	}
 	if x.Info().State == executor.Running { // a refused call never was
-		times := m.duration.of(tool, "", func() prometheus.Observer { return m.durations.WithLabelValues(tool) })
-		times.(prometheus.ExemplarObserver).ObserveWithExemplar(end.Ran.Seconds(), example)
+		m.durations.WithLabelValues(tool).(prometheus.ExemplarObserver).ObserveWithExemplar(end.Ran.Seconds(), example)
 	}
 }
 

@@ -109,7 +109,7 @@ func (r *recorded) answer(in session.Ref, callID, tool string, input []byte) (*r
 	defer r.mu.Unlock()
 	if before, known := r.given.values[givenID{in, callID}]; known && callID != "" {
 		if before.asked != what {
-			return nil, status.Errorf(codes.AlreadyExists, "call id %q was used for another call of this session: %s with %s", callID, before.asked.tool, brief(before.asked.input))
+			return nil, status.Errorf(codes.AlreadyExists, "call id %q was used for another call of this session: %s with %s", callID, before.asked.tool, output.Short(before.asked.input, 200))
 		}
 		return before.call, nil
 	}
@@ -154,13 +154,13 @@ func (r *recorded) unknown(what asked) error {
 	inputs = slices.Compact(inputs)
 	slices.SortStableFunc(inputs, func(a, b string) int { return cmp.Compare(alike(b, what.input), alike(a, what.input)) })
 	for i := range inputs[:min(len(inputs), maxShown)] {
-		inputs[i] = brief(inputs[i])
+		inputs[i] = output.Short(inputs[i], 200)
 	}
 	text, more := strings.Join(inputs[:min(len(inputs), maxShown)], ", "), ""
 	if n := len(inputs) - maxShown; n > 0 {
 		more = fmt.Sprintf(" and %d others", n)
 	}
-	return status.Errorf(codes.NotFound, "this call is not in the recording: %s with %s. Of %s it has the inputs %s%s.", what.tool, brief(what.input), what.tool, text, more)
+	return status.Errorf(codes.NotFound, "this call is not in the recording: %s with %s. Of %s it has the inputs %s%s.", what.tool, output.Short(what.input, 200), what.tool, text, more)
 }
 
 // alike is how much two inputs have in common: keys with the same values first, then how
@@ -179,14 +179,6 @@ func alike(a, b string) int {
 		}
 	}
 	return n
-}
-
-// brief returns the beginning of an input.
-func brief(input string) string {
-	if len(input) > 200 {
-		return cut(input, 200) + "…"
-	}
-	return output.ValidText(input)
 }
 
 // memory remembers so many things, the newest.

@@ -59,23 +59,7 @@ func (r *relay) joinSessions(ctx context.Context, method string, request *pb.Lis
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := readTokens(request.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	size, err := pageSize(request.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
-	parts, err := gather[*pb.ListSessionsResponse](ctx, r, method, func(run uint64) proto.Message {
-		token, wanted := tokens.of(run)
-		if !wanted {
-			return nil
-		}
-		asked := proto.CloneOf(request)
-		asked.PageToken = token
-		return asked
-	}, next)
+	parts, tokens, size, err := gatherPages[*pb.ListSessionsResponse](ctx, r, method, request, func(q *pb.ListSessionsRequest, token string) { q.PageToken = token }, next)
 	if err != nil {
 		return nil, err
 	}
@@ -139,23 +123,7 @@ func sessionToken(owner auth.Owner, last *pb.Session) string {
 }
 
 func (r *relay) joinExecutions(ctx context.Context, method string, request *pb.ListExecutionsRequest, next grpc.UnaryHandler) (*pb.ListExecutionsResponse, error) {
-	tokens, err := readTokens(request.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	size, err := pageSize(request.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
-	parts, err := gather[*pb.ListExecutionsResponse](ctx, r, method, func(run uint64) proto.Message {
-		token, wanted := tokens.of(run)
-		if !wanted {
-			return nil
-		}
-		asked := proto.CloneOf(request)
-		asked.PageToken = token
-		return asked
-	}, next)
+	parts, tokens, size, err := gatherPages[*pb.ListExecutionsResponse](ctx, r, method, request, func(q *pb.ListExecutionsRequest, token string) { q.PageToken = token }, next)
 	if err != nil {
 		return nil, err
 	}
@@ -223,6 +191,34 @@ func gather[R proto.Message](ctx context.Context, r *relay, method string, ask f
 	}
 	r.tellMissing(ctx, missing)
 	return parts, nil
+}
+
+// A pagedRequest is for a page of a list.
+type pagedRequest interface {
+	proto.Message
+	GetPageToken() string
+	GetPageSize() int32
+}
+
+// gatherPages has gather ask each replica for what follows its token, which set puts into a copy of
+// the request, and returns also the tokens and how many items are wanted.
+func gatherPages[R proto.Message, Q pagedRequest](ctx context.Context, r *relay, method string, request Q, set func(Q, string), next grpc.UnaryHandler) (parts map[uint64]R, tokens pageTokens, size int, err error) {
+	if tokens, err = readTokens(request.GetPageToken()); err != nil {
+		return nil, nil, 0, err
+	}
+	if size, err = pageSize(request.GetPageSize()); err != nil {
+		return nil, nil, 0, err
+	}
+	parts, err = gather[R](ctx, r, method, func(run uint64) proto.Message {
+		token, wanted := tokens.of(run)
+		if !wanted {
+			return nil
+		}
+		asked := proto.CloneOf(request)
+		set(asked, token)
+		return asked
+	}, next)
+	return parts, tokens, size, err
 }
 
 // A list is the page of one replica.

@@ -9,10 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +25,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/state"
+	"github.com/toolserver/toolserver/internal/wholefile"
 )
 
 // A stop is an emergency stop that is in force.
@@ -354,28 +355,15 @@ func (s *stopList) write(but auth.Owner) error {
 	return nil
 }
 
-func (s *stopList) writeFile(all map[auth.Owner]stop) (err error) {
+func (s *stopList) writeFile(all map[auth.Owner]stop) error {
 	list := slices.SortedFunc(maps.Values(all), func(a, b stop) int { return cmp.Compare(a.owner(), b.owner()) })
 	text, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(s.file)
-	temporary, err := os.CreateTemp(dir, filepath.Base(s.file)+".*")
+	err = wholefile.Write(s.file, func(to io.Writer) error { _, err := to.Write(append(text, '\n')); return err })
 	if err != nil {
 		return fmt.Errorf("stop_file: %w", err)
-	}
-	defer os.Remove(temporary.Name()) // which is gone where all went well
-	_, err = temporary.Write(append(text, '\n'))
-	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err == nil {
-		err = os.Rename(temporary.Name(), s.file)
-	}
-	if err != nil {
-		return fmt.Errorf("stop_file: %w", err)
-	}
-	if opened, err := os.Open(dir); err == nil { // so that the name outlives a crash, too
-		opened.Sync()
-		opened.Close()
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -397,10 +398,7 @@ func (k *Keeper) tell(one *keptSource, change func(*Status)) {
 // briefly returns one line of a text.
 func briefly(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	if len(line) > 300 {
-		line = strings.ToValidUTF8(line[:300], "") + "…"
-	}
-	return line
+	return output.Short(line, 300)
 }
 
 // ErrGone is why a call failed whose source was lost while it ran, or before.

@@ -8,7 +8,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/output"
 )
 
 // A Symbol is something that a text declares.
@@ -297,7 +298,7 @@ func (t *tree) signature(i int, r *symbolRule) string {
 	if above, rest, ok := bytes.Cut(text, []byte("\n")); ok && isComment(bytes.TrimSpace(rest)) {
 		text = above
 	}
-	return cut(r.before+strings.TrimRight(oneLine(text), " \t{:;="), maxSignature)
+	return output.Line(r.before+strings.TrimRight(oneLine(text), " \t{:;="), maxSignature)
 }
 
 // doc returns the first line of the comment above a node, or of the text that
@@ -345,7 +346,7 @@ func isComment(line []byte) bool {
 func firstLine(comment []byte) string {
 	for line := range bytes.Lines(comment) {
 		if text := strings.TrimSpace(strings.Trim(oneLine(line), "/*#!\"' \t")); text != "" {
-			return cut(text, maxSignature)
+			return output.Line(text, maxSignature)
 		}
 	}
 	return ""
@@ -354,13 +355,4 @@ func firstLine(comment []byte) string {
 // oneLine returns a text with every white space as one blank.
 func oneLine(text []byte) string {
 	return strings.Join(strings.Fields(string(text[:min(len(text), 8*maxSignature)])), " ")
-}
-
-// cut returns the first characters of a text.
-func cut(text string, most int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most]) + "…"
 }

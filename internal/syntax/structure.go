@@ -373,7 +373,7 @@ func (e *Engine) rewriteFile(ctx context.Context, c *pattern, path, replacement 
 		return nil, err
 	}
 	text := bytes.TrimPrefix(old.Data, []byte(mark))
-	if plain.UTF16(text) != nil || plain.IsBinary(text) {
+	if plain.IsUTF16(text) || plain.IsBinary(text) {
 		return nil, ErrBinary
 	}
 	wanted, ok := c.places(text, nil)

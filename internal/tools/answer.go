@@ -15,6 +15,14 @@ import (
 	"github.com/toolserver/toolserver/internal/toolcall"
 )
 
+// Count returns a number with its noun.
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // How much text an answer has, in characters. They are counted as the bytes of
 // UTF-8: a character beyond ASCII counts as two to four, as it does in tokens.
 const (

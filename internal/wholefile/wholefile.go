@@ -1,12 +1,13 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wholefile writes the small files in which the server keeps what outlives it: a
+// Package wholefile writes files such as those in which the server keeps what outlives it: a
 // crash leaves the old one or the new one.
 package wholefile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,20 +16,31 @@ import (
 // Replace gives a file its content, as a whole or not at all, and makes its directory.
 // Nobody but the server's user may read either.
 func Replace(name string, content []byte) error {
-	dir := filepath.Dir(name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
+	return Write(name, func(to io.Writer) error { _, err := to.Write(content); return err })
+}
+
+// Write is Replace for a directory that is there, with what write writes.
+func Write(name string, write func(io.Writer) error) error {
+	dir := filepath.Dir(name)
 	temp, err := os.CreateTemp(dir, ".new-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temp.Name()) // unless it was renamed
-	_, err = temp.Write(content)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+	if err := errors.Join(write(temp), temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temp.Name(), name)
+	if err := os.Rename(temp.Name(), name); err != nil {
+		return err
+	}
+	if opened, err := os.Open(dir); err == nil { // so that the name outlives a crash, too
+		opened.Sync()
+		opened.Close()
+	}
+	return nil
 }
 
 // Cause returns what an error of a file says, without where the file is: that is

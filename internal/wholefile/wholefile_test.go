@@ -4,6 +4,8 @@
 package wholefile_test
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,6 +49,10 @@ func TestReplaceFails(t *testing.T) {
 		if cause := wholefile.Cause(err); strings.Contains(cause.Error(), "/") {
 			t.Errorf("the cause tells where: %v", cause)
 		}
+	}
+	broken := errors.New("broken")
+	if err := wholefile.Write(filepath.Join(dir, "part"), func(io.Writer) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("what could not be written: %v", err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || !entries[0].IsDir() {
 		t.Errorf("left: %v, %v", entries, err)

@@ -88,7 +88,7 @@ func (m *Tree) load(b *reader, f *File) (content []byte, stat workspace.Stat, su
 	if after, err := r.Stat(); err != nil || after != stat {
 		return nil, after, false
 	}
-	if plain.UTF16(raw) == nil {
+	if !plain.IsUTF16(raw) {
 		return plain.Text(raw, nil), stat, true // a part of the buffer
 	}
 	b.decoded = plain.Text(raw, b.decoded[:0])
@@ -115,7 +115,7 @@ func (b *reader) read(r workspace.Reader, size int) ([]byte, error) {
 		}
 		begins := n == 0
 		n += k
-		if k == 0 || n >= size && n < len(b.buffer) || begins && plain.UTF16(b.buffer[:n]) == nil && plain.IsBinary(b.buffer[:min(n, sniff)]) {
+		if k == 0 || n >= size && n < len(b.buffer) || begins && !plain.IsUTF16(b.buffer[:n]) && plain.IsBinary(b.buffer[:min(n, sniff)]) {
 			return b.buffer[:n], nil
 		}
 		if n == len(b.buffer) { // it is larger than was read at first, or has grown

@@ -114,7 +114,7 @@ func all(loops []Status) (tools.Result, error) {
 		if s.Running {
 			fmt.Fprintf(&b, " for %s: %s", time.Since(s.Began).Round(time.Second), cmp.Or(s.Doing, "begins"))
 		}
-		fmt.Fprintf(&b, "; %s, %s  (%s)\n", count(s.Report.Turns, "turn"), count(s.Report.Calls, "call"), s.Description)
+		fmt.Fprintf(&b, "; %s, %s  (%s)\n", tools.Count(s.Report.Turns, "turn", "turns"), tools.Count(s.Report.Calls, "call", "calls"), s.Description)
 	}
 	if len(loops) == 0 {
 		b.WriteString("This session has begun no agent that is still known.\n")
@@ -123,13 +123,6 @@ func all(loops []Status) (tools.Result, error) {
 	var err error
 	result.Details, err = json.Marshal(map[string]any{"agents": list})
 	return result, err
-}
-
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // state is how a loop is, in a word.

@@ -65,7 +65,7 @@ func newErrors(ctx context.Context, env tools.Env, servers *lsp.Set, details jso
 	var b strings.Builder
 	for i, one := range found.List {
 		if i == maxNewErrors {
-			b.WriteString("(" + count(len(found.List)-i, "more new error is", "more new errors are") + " left out)\n")
+			b.WriteString("(" + tools.Count(len(found.List)-i, "more new error is", "more new errors are") + " left out)\n")
 			break
 		}
 		b.WriteString("new " + problem(one))

@@ -12,7 +12,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -276,10 +275,10 @@ func (c *call) answer(p *page, s syntax.Survey) (tools.Result, error) {
 		p.note("there is more: go on with " + c.env.Words.GoOn("code", on))
 	}
 	if s.Unparsed > 0 {
-		p.note(count(s.Unparsed, "file is", "files are") + " left out: too large to be parsed, or not readable")
+		p.note(tools.Count(s.Unparsed, "file is", "files are") + " left out: too large to be parsed, or not readable")
 	}
 	if s.Waiting > 0 {
-		p.note(count(s.Waiting, "file was", "files were") + " not looked at yet, since the time was over: call again for the rest")
+		p.note(tools.Count(s.Waiting, "file was", "files were") + " not looked at yet, since the time was over: call again for the rest")
 	}
 	p.note("answered by syntax")
 	return tools.Detailed(p.text.String(), details{
@@ -325,12 +324,4 @@ func explain(ctx context.Context, env tools.Env, in input, err error) error {
 		return tools.Failf("permission_denied", "%v", err)
 	}
 	return err
-}
-
-// count says how many there are of something.
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

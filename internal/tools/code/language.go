@@ -114,7 +114,7 @@ func (c *call) answered(p *page, about lsp.About) (tools.Result, error) {
 		p.note("the workspace has more files than are watched: " + about.Server + " may not know of all changes")
 	}
 	if about.Unseen > 0 {
-		p.note(count(about.Unseen, "more file has", "more files have") + " names of it and " + about.Server + " was not given them, for there are too many: the answer may lack something")
+		p.note(tools.Count(about.Unseen, "more file has", "more files have") + " names of it and " + about.Server + " was not given them, for there are too many: the answer may lack something")
 	}
 	p.note("answered by " + about.Server)
 	return tools.Detailed(p.text.String(), details{Operation: c.in.Operation, AnsweredBy: about.Server, Shown: p.shown, Found: p.seen, More: p.more, Change: p.change})
@@ -365,7 +365,7 @@ func (p *editPlan) left() string {
 	if n > maxLeft {
 		names = append(names, fmt.Sprintf("and %d more", n-maxLeft))
 	}
-	return fmt.Sprintf("the word %s is in %s that %s does not change: %s", p.edit.Name, count(n, "more file", "more files"), p.edit.Server, strings.Join(names, ", "))
+	return fmt.Sprintf("the word %s is in %s that %s does not change: %s", p.edit.Name, tools.Count(n, "more file", "more files"), p.edit.Server, strings.Join(names, ", "))
 }
 
 // edit answers the operations that change files.
@@ -380,7 +380,7 @@ func (c *call) edit(ctx context.Context) (tools.Result, error) {
 		return tools.Result{}, plan.err
 	}
 	p := c.page(1)
-	what := count(len(plan.edit.Files), "file", "files")
+	what := tools.Count(len(plan.edit.Files), "file", "files")
 	switch {
 	case len(plan.edit.Files) == 0:
 		p.note("nothing would change")

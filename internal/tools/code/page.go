@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // A page is the part of what was found that is shown.
@@ -90,7 +91,7 @@ func numbered(lines []string, first, most int) string {
 	var b strings.Builder
 	for i, line := range lines {
 		if i == most {
-			b.WriteString("… " + count(len(lines)-i, "more line", "more lines") + "\n")
+			b.WriteString("… " + tools.Count(len(lines)-i, "more line", "more lines") + "\n")
 			break
 		}
 		b.WriteString(strconv.Itoa(first+i) + ": " + clip(line) + "\n")

@@ -69,7 +69,7 @@ func (c *call) search(ctx context.Context) (tools.Result, error) {
 		p.add(func() string {
 			text := numbered(strings.Split(m.Text, "\n"), m.Line, syntax.MaxLines)
 			if more := m.EndLine - m.Line + 1 - syntax.MaxLines; more > 0 {
-				text += "… " + count(more, "more line", "more lines") + "\n"
+				text += "… " + tools.Count(more, "more line", "more lines") + "\n"
 			}
 			if m.Path != last {
 				text = plain(m.Path) + "\n" + text
@@ -82,7 +82,7 @@ func (c *call) search(ctx context.Context) (tools.Result, error) {
 		})
 	}
 	if p.seen == 0 {
-		p.note(fmt.Sprintf("nothing of %s has this shape; %s", strings.Join(tried, ", "), count(survey.Files, "file has its words", "files have its words")))
+		p.note(fmt.Sprintf("nothing of %s has this shape; %s", strings.Join(tried, ", "), tools.Count(survey.Files, "file has its words", "files have its words")))
 	}
 	if guessed && p.seen > 0 {
 		p.note("in " + tried[len(tried)-1] + ": say language for another")
@@ -195,7 +195,7 @@ func (c *call) rewrite(ctx context.Context) (tools.Result, error) {
 		return tools.Result{}, p.err
 	}
 	shown := c.page(1)
-	what := count(p.places(), "place", "places") + " in " + count(len(p.changes), "file", "files")
+	what := tools.Count(p.places(), "place", "places") + " in " + tools.Count(len(p.changes), "file", "files")
 	switch {
 	case len(p.changes) == 0:
 		shown.note("nothing has this shape, or the replacement is the same: nothing would change")

@@ -45,7 +45,7 @@ func (c *call) symbols(ctx context.Context, notes ...string) (tools.Result, erro
 		}
 	}
 	if len(missing) > 0 {
-		note := fmt.Sprintf("no symbol is called %s in %s", strings.Join(missing, ", "), count(survey.Files, "file", "files"))
+		note := fmt.Sprintf("no symbol is called %s in %s", strings.Join(missing, ", "), tools.Count(survey.Files, "file", "files"))
 		if exact {
 			note += "; search_symbols finds names that are like it"
 		}
@@ -111,7 +111,7 @@ func (c *call) outline(ctx context.Context) (tools.Result, error) {
 		return tools.Result{}, err
 	}
 	if c.in.Row > o.Lines {
-		return tools.Result{}, tools.Failf("outside_file", "%s has %s: there is no line %d.", plain(c.in.file()), count(o.Lines, "line", "lines"), c.in.Row)
+		return tools.Result{}, tools.Failf("outside_file", "%s has %s: there is no line %d.", plain(c.in.file()), tools.Count(o.Lines, "line", "lines"), c.in.Row)
 	}
 	p := c.page(500)
 	for _, s := range o.Symbols {
@@ -163,7 +163,7 @@ func (c *call) searchMap(ctx context.Context) (tools.Result, error) {
 	for _, d := range o.Directories {
 		name := strings.ToLower(cmp.Or(c.in.SymbolName, strings.Join(c.in.Symbols, " ")))
 		if strings.Contains(strings.ToLower(d.Path), name) && len(notes) < maxDirectories {
-			notes = append(notes, fmt.Sprintf("a directory is called so: %s/, with %s", plain(d.Path), count(d.Files, "file", "files")))
+			notes = append(notes, fmt.Sprintf("a directory is called so: %s/, with %s", plain(d.Path), tools.Count(d.Files, "file", "files")))
 		}
 	}
 	return c.symbols(ctx, notes...)
@@ -188,7 +188,7 @@ func (c *call) overview(ctx context.Context) (tools.Result, error) {
 		for _, l := range o.Languages {
 			languages = append(languages, fmt.Sprintf("%s %d", l.Name, l.Files))
 		}
-		fmt.Fprintf(&p.text, "%s, %s. By language: %s.\n", count(survey.Files, "file", "files"), count(o.Symbols, "symbol", "symbols"), cmp.Or(strings.Join(languages, ", "), "none that is known"))
+		fmt.Fprintf(&p.text, "%s, %s. By language: %s.\n", tools.Count(survey.Files, "file", "files"), tools.Count(o.Symbols, "symbol", "symbols"), cmp.Or(strings.Join(languages, ", "), "none that is known"))
 		for i, e := range o.Entries {
 			if i == 20 {
 				fmt.Fprintf(&p.text, "… and %d more entry points\n", len(o.Entries)-i)
@@ -211,7 +211,7 @@ func (c *call) overview(ctx context.Context) (tools.Result, error) {
 // directory returns one as it is shown, with some of its symbols.
 func directory(d syntax.Directory, most int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s/  (%s, %s)\n", strings.TrimSuffix(plain(d.Path), "/"), count(d.Files, "file", "files"), strings.Join(d.Languages, ", "))
+	fmt.Fprintf(&b, "\n%s/  (%s, %s)\n", strings.TrimSuffix(plain(d.Path), "/"), tools.Count(d.Files, "file", "files"), strings.Join(d.Languages, ", "))
 	for _, s := range d.Symbols[:min(len(d.Symbols), most)] {
 		fmt.Fprintf(&b, "  %s %s  %s:%d\n", s.Kind, s.Name, plain(s.Path[strings.LastIndexByte(s.Path, '/')+1:]), s.Line)
 	}

@@ -141,11 +141,11 @@ func (d *deletion) seen() string {
 func (d *deletion) what() string {
 	switch {
 	case d.info.Mode.IsDir():
-		return fmt.Sprintf("the directory %s, with %s and %s in it, %s", plain(d.path), plural(d.files, "file"), plural(d.folders, "directory"), plural(int(d.bytes), "byte"))
+		return fmt.Sprintf("the directory %s, with %s and %s in it, %s", plain(d.path), tools.Count(d.files, "file", "files"), tools.Count(d.folders, "directory", "directories"), tools.Count(int(d.bytes), "byte", "bytes"))
 	case d.info.Mode&fs.ModeSymlink != 0:
 		return "the link " + plain(d.path)
 	}
-	return fmt.Sprintf("%s (%s)", plain(d.path), plural(int(d.bytes), "byte"))
+	return fmt.Sprintf("%s (%s)", plain(d.path), tools.Count(int(d.bytes), "byte", "bytes"))
 }
 
 func runDelete(ctx context.Context, env tools.Env, in deleteInput, _ tools.Sink) (tools.Result, error) {

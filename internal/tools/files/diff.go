@@ -12,6 +12,8 @@ import (
 	"unicode"
 
 	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -216,5 +218,5 @@ func shorten(text string, limit int) string {
 	}
 	end := strings.LastIndexByte(text[:limit], '\n') + 1
 	left := strings.Count(text[end:], "\n")
-	return text[:end] + "(" + plural(left, "more line") + " of what changed not shown)\n"
+	return text[:end] + "(" + tools.Count(left, "more line", "more lines") + " of what changed not shown)\n"
 }

@@ -8,6 +8,8 @@ import (
 	_ "embed"
 	"encoding/json"
 
+	"github.com/aymanbagabas/go-udiff"
+
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -95,10 +97,14 @@ func planEdit(_ context.Context, env tools.Env, in editInput) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.become(apply(c.before, c.edits), e)
+	after, err := udiff.Apply(c.before, c.edits)
+	if err != nil {
+		return nil, err
+	}
+	c.become(after, e)
 	p := &plan{changes: []fileChange{c}}
 	if n := len(c.edits); n > 1 {
-		p.notes = append(p.notes, plural(n, "occurrence")+" replaced")
+		p.notes = append(p.notes, tools.Count(n, "occurrence", "occurrences")+" replaced")
 	}
 	return p, nil
 }

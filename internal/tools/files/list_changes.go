@@ -117,7 +117,7 @@ func runListChanges(ctx context.Context, env tools.Env, in listChangesInput, _ t
 	}
 	for _, r := range slices.Backward(records) {
 		if len(calls) == limit {
-			fmt.Fprintf(&b, "(and %s before)\n", plural(len(records)-limit, "call"))
+			fmt.Fprintf(&b, "(and %s before)\n", tools.Count(len(records)-limit, "call", "calls"))
 			break
 		}
 		b.WriteString(describe(r))

@@ -277,10 +277,10 @@ func (l *listing) String() string {
 		b.WriteString("(the directory is empty)\n")
 	}
 	if l.left > 0 {
-		fmt.Fprintf(b, "(%s left out)\n", plural(l.left, "excluded name"))
+		fmt.Fprintf(b, "(%s left out)\n", tools.Count(l.left, "excluded name", "excluded names"))
 	}
 	if l.closed > 0 {
-		fmt.Fprintf(b, "(%s not gone into: the policy has rules about reading what is there)\n", plural(l.closed, "directory")+" of these")
+		fmt.Fprintf(b, "(%s not gone into: the policy has rules about reading what is there)\n", tools.Count(l.closed, "directory", "directories")+" of these")
 	}
 	if l.more {
 		on := l.in

@@ -80,7 +80,7 @@ func linesOf(text string, places []int) string {
 // insertText returns the edit that puts text after a line.
 func insertText(name, text string, line int, new string) ([]udiff.Edit, error) {
 	if total := lineCount(text); line > total {
-		return nil, tools.Failf("line_out_of_range", "%s has %s: there is no line %d to insert after.", name, plural(total, "line"), line)
+		return nil, tools.Failf("line_out_of_range", "%s has %s: there is no line %d to insert after.", name, tools.Count(total, "line", "lines"), line)
 	}
 	crlf := usesCRLF(text)
 	if crlf {
@@ -127,24 +127,6 @@ func appendText(text, new string) []udiff.Edit {
 		new = ending + strings.TrimSuffix(new, ending)
 	}
 	return []udiff.Edit{{Start: len(text), End: len(text), New: new}}
-}
-
-// apply returns text with edits, which are in order and do not overlap.
-func apply(text string, edits []udiff.Edit) string {
-	size := len(text)
-	for _, e := range edits {
-		size += len(e.New) - (e.End - e.Start)
-	}
-	var b strings.Builder
-	b.Grow(size)
-	last := 0
-	for _, e := range edits {
-		b.WriteString(text[last:e.Start])
-		b.WriteString(e.New)
-		last = e.End
-	}
-	b.WriteString(text[last:])
-	return b.String()
 }
 
 var lineNumbers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\s*\d+\t`) })

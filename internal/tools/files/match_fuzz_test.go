@@ -37,9 +37,9 @@ func FuzzReplaceText(f *testing.F) {
 		if len(edits) == 0 || len(edits) > 1 && !all {
 			t.Fatalf("%d edits", len(edits))
 		}
-		after := apply(text, edits)
-		if want, err := udiff.Apply(text, edits); err != nil || want != after {
-			t.Fatalf("%q, want %q, %v", after, want, err)
+		after, err := udiff.Apply(text, edits)
+		if err != nil {
+			t.Fatal(err)
 		}
 		crlf := usesCRLF(text)
 		if !crlf && strings.Contains(text, old) {

@@ -73,7 +73,7 @@ func (m *movement) seen() string { return fmt.Sprint(m.is.Version, m.there.Versi
 func (m *movement) diff() string {
 	text := renamed(m.from, m.to)
 	if m.there.Exists() {
-		text = fmt.Sprintf("Replaces %s, which has %s.\n%s", plain(m.to), plural(int(m.there.Size), "byte"), text)
+		text = fmt.Sprintf("Replaces %s, which has %s.\n%s", plain(m.to), tools.Count(int(m.there.Size), "byte", "bytes"), text)
 	}
 	return visible(text)
 }

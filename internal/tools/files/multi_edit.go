@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/aymanbagabas/go-udiff"
+
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -57,13 +59,15 @@ func MultiEdit() tools.Tool {
 			text := c.before
 			for i, edit := range in.Edits {
 				edits, err := replaceText(env.Words.Keys("multi_edit"), in.Path, text, edit.Old, edit.New, edit.ReplaceAll)
+				if err == nil {
+					text, err = udiff.Apply(text, edits)
+				}
 				if failure, ok := errors.AsType[*tools.Failure](err); ok {
 					return nil, tools.Failf(failure.Code, "Edit %d of %d: %s", i+1, len(in.Edits), failure.Message)
 				}
 				if err != nil {
 					return nil, fmt.Errorf("edit %d: %w", i+1, err)
 				}
-				text = apply(text, edits)
 			}
 			c.become(text, e)
 			return &plan{changes: []fileChange{c}}, nil

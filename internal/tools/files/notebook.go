@@ -189,7 +189,7 @@ func itemsOf(text string, start, end int) ([]span, error) {
 func (n *notebook) find(id string, index *int) (int, error) {
 	if index != nil {
 		if *index < 0 || *index >= len(n.cells) {
-			return 0, tools.Failf("no_such_cell", "There is no cell %d: the notebook has %s, counted from 0.", *index, plural(len(n.cells), "cell"))
+			return 0, tools.Failf("no_such_cell", "There is no cell %d: the notebook has %s, counted from 0.", *index, tools.Count(len(n.cells), "cell", "cells"))
 		}
 		return *index, nil
 	}

@@ -22,6 +22,7 @@ const (
 
 // languages are the extensions and what begins something in them.
 var languages = []struct{ extensions, head string }{
+	{".go", `^(?:func|type|var|const)\b`},
 	{".py .pyi", `^\s*(?:async\s+def|def|class)\s+\w+`},
 	{".js .jsx .mjs .cjs .ts .tsx .mts .vue .svelte", `^\s*(?:export\s+)?(?:default\s+)?(?:declare\s+)?(?:abstract\s+)?(?:async\s+)?(?:function\b|class\s+\w+|interface\s+\w+|enum\s+\w+|namespace\s+\w+|type\s+\w+\s*[=<])|^(?:export\s+)?const\s+\w+\s*=\s*(?:async\s*)?(?:\(|function|\w+\s*=>)|^\s{2,4}(?:static\s+|async\s+|public\s+|private\s+|protected\s+|readonly\s+)*[\w$]+\([^;]*\)\s*(?::[^;{]+)?\{\s*$`},
 	{".rs", `^\s*(?:pub(?:\([^)]*\))?\s+)?(?:async\s+)?(?:unsafe\s+)?(?:const\s+)?(?:fn|struct|enum|trait|impl|mod|union|macro_rules!)\b`},
@@ -54,9 +55,6 @@ func headOf(name string) *regexp.Regexp {
 	return nil
 }
 
-// outlined reports whether there is an outline for files of a name.
-func outlined(name string) bool { return filepath.Ext(name) == ".go" || headOf(name) != nil }
-
 // outlineEntry is a line of an outline.
 type outlineEntry struct {
 	first, last int // lines; last is 0 where it is not known
@@ -65,7 +63,7 @@ type outlineEntry struct {
 
 // outline shows what is in a file, and where.
 func (r *reader) outline(ctx context.Context, view *tools.View, op readOp, room int) ([]tools.Content, any, error) {
-	if !outlined(op.Path) && !(r.outlines.Available() && syntax.Known(op.Path)) {
+	if headOf(op.Path) == nil && !(r.outlines.Available() && syntax.Known(op.Path)) {
 		return nil, nil, tools.Failf("no_outline", "There is no outline of files like %s. Read its lines.", op.Path)
 	}
 	text, file, err := wholeText(view, op.Path)
@@ -78,7 +76,7 @@ func (r *reader) outline(ctx context.Context, view *tools.View, op readOp, room 
 	lines := lineCount(text)
 	var b strings.Builder
 	fmt.Fprintf(&b, "(%s has %s, %s. This is its outline: read a part with offset and limit, or all lines with mode lines.)\n",
-		plain(op.Path), plural(lines, "line"), plural(len(file.Data), "byte"))
+		plain(op.Path), tools.Count(lines, "line", "lines"), tools.Count(len(file.Data), "byte", "bytes"))
 	entries := r.entries(ctx, view, op.Path, text)
 	for i, e := range entries {
 		if i == maxEntries || b.Len()+len(e.text) > room-maxMark {
@@ -120,18 +118,12 @@ func (r *reader) entries(ctx context.Context, view *tools.View, name, text strin
 	return entries
 }
 
+// outlineOf returns the lines of a file that begin something.
 func outlineOf(name, text string) []outlineEntry {
-	if filepath.Ext(name) == ".go" {
-		return goOutline(text)
+	head := headOf(name)
+	if head == nil {
+		return nil
 	}
-	if head := headOf(name); head != nil {
-		return headLines(head, text)
-	}
-	return nil
-}
-
-// headLines returns the lines that begin something.
-func headLines(head *regexp.Regexp, text string) []outlineEntry {
 	var entries []outlineEntry
 	number := 0
 	for line := range strings.Lines(text) {

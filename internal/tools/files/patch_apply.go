@@ -246,7 +246,7 @@ func (h *hunk) place(name string, lines []textLine, cursor, drift int) (int, err
 		at := h.line - 1 + drift
 		if at < cursor || at > len(lines) {
 			return 0, tools.Failf("patch_failed", "Change %d of %s comes after line %d, and the file has %s. Nothing was changed.",
-				h.number, name, h.line-1, plural(len(lines), "line"))
+				h.number, name, h.line-1, tools.Count(len(lines), "line", "lines"))
 		}
 		return at, nil
 	}

@@ -383,11 +383,11 @@ func (c *fileChange) sentence(file *fileDetails, d diff) string {
 	case c.movedTo != "":
 		return ""
 	case c.gone:
-		return fmt.Sprintf("Deleted %s (%s).\n", plain(c.path), plural(d.removed, "line"))
+		return fmt.Sprintf("Deleted %s (%s).\n", plain(c.path), tools.Count(d.removed, "line", "lines"))
 	case !c.old.Exists() && c.movedFrom != "":
 		return fmt.Sprintf("Moved %s to %s: +%d -%d lines, hash %s.\n", plain(c.movedFrom), plain(c.path), d.added, d.removed, file.Hash)
 	case !c.old.Exists():
-		return fmt.Sprintf("Created %s: %s, %s, hash %s.\n", plain(c.path), plural(lineCount(c.after), "line"), plural(len(c.data), "byte"), file.Hash)
+		return fmt.Sprintf("Created %s: %s, %s, hash %s.\n", plain(c.path), tools.Count(lineCount(c.after), "line", "lines"), tools.Count(len(c.data), "byte", "bytes"), file.Hash)
 	case d.text == "":
 		return fmt.Sprintf("%s is unchanged: it had this content already, hash %s.\n", plain(c.path), file.Hash)
 	}

@@ -264,12 +264,12 @@ func (p *page) decoder(r *bufio.Reader) (*bufio.Reader, error) {
 		return r, err
 	case bytes.HasPrefix(head, []byte(utf32Mark)):
 		return nil, binaryFile(name, head, "read")
-	case bytes.HasPrefix(head, []byte("\xFF\xFE")):
-		p.encoding = "UTF-16 little-endian"
-		return bufio.NewReader(&utf16Reader{in: r}), nil
-	case bytes.HasPrefix(head, []byte("\xFE\xFF")):
-		p.encoding = "UTF-16 big-endian"
-		return bufio.NewReader(&utf16Reader{in: r, big: true}), nil
+	case bytes.HasPrefix(head, []byte(marks[utf16Little])):
+		p.encoding = utf16Little.String()
+		return bufio.NewReader(wide[utf16Little].NewDecoder().Reader(r)), nil
+	case bytes.HasPrefix(head, []byte(marks[utf16Big])):
+		p.encoding = utf16Big.String()
+		return bufio.NewReader(wide[utf16Big].NewDecoder().Reader(r)), nil
 	case bytes.IndexByte(head, 0) >= 0:
 		return nil, binaryFile(name, head, "read")
 	}

@@ -232,7 +232,7 @@ func (r *reader) modeOf(buffer *bufio.Reader, op readOp, size int64, room int) (
 		return "pdf", nil
 	case filepath.Ext(op.Path) == ".ipynb" && size > 0 && size <= maxEdited:
 		return "notebook", nil
-	case op.Offset == 0 && op.Limit == 0 && op.Column == 0 && size > int64(room) && size <= maxOutlined && (outlined(op.Path) || r.outlines.Available() && syntax.IsCode(op.Path)):
+	case op.Offset == 0 && op.Limit == 0 && op.Column == 0 && size > int64(room) && size <= maxOutlined && (headOf(op.Path) != nil || r.outlines.Available() && syntax.IsCode(op.Path)):
 		return "outline", nil
 	}
 	return "lines", nil

@@ -82,7 +82,7 @@ func pagesOf(op readOp, count int) ([]pdf.Range, error) {
 	ranges := wantedPages(op)
 	for i, r := range ranges {
 		if r = r.In(count); r.First > count {
-			return nil, tools.Failf("no_such_page", "There is no page %d: %s has %s.", r.First, op.Path, plural(count, "page"))
+			return nil, tools.Failf("no_such_page", "There is no page %d: %s has %s.", r.First, op.Path, tools.Count(count, "page", "pages"))
 		}
 		if ranges[i].First < 0 && op.Limit != 0 {
 			r.Last = min(r.Last, r.First-1+op.Limit)
@@ -177,7 +177,7 @@ func (r reader) pdf(ctx context.Context, words tools.Words, file *workspace.Open
 // left to show.
 func (d *pdfDetails) content(words tools.Words, op readOp, pages []pdf.Page, left []pdf.Range, images bool) (content []tools.Content) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "(%s: PDF document of %s)\n", plain(d.Path), plural(d.Pages, "page"))
+	fmt.Fprintf(&b, "(%s: PDF document of %s)\n", plain(d.Path), tools.Count(d.Pages, "page", "pages"))
 	for _, page := range pages {
 		if d.show(&b, page); len(page.Image) > 0 {
 			content = append(content, tools.Text(visible(b.String())), tools.Image{MediaType: "image/png", Data: page.Image})
@@ -211,12 +211,12 @@ func (d *pdfDetails) show(b *strings.Builder, page pdf.Page) {
 	case page.Text != "" || len(page.Image) > 0:
 	case page.Images > 0:
 		d.Scanned++
-		fmt.Fprintf(b, "(no text on this page, but %s)\n", plural(page.Images, "image"))
+		fmt.Fprintf(b, "(no text on this page, but %s)\n", tools.Count(page.Images, "image", "images"))
 	default:
 		b.WriteString("(this page is empty)\n")
 	}
 	if page.Unknown > 0 {
-		fmt.Fprintf(b, "(the document does not tell what %s of this page mean: shown as \uFFFD)\n", plural(page.Unknown, "character"))
+		fmt.Fprintf(b, "(the document does not tell what %s of this page mean: shown as \uFFFD)\n", tools.Count(page.Unknown, "character", "characters"))
 	}
 	if page.Cut != "" {
 		fmt.Fprintf(b, "(not all of this page could be read: %s)\n", page.Cut)

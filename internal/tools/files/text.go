@@ -5,10 +5,11 @@ package files
 
 import (
 	"bytes"
-	"encoding/binary"
 	"strings"
-	"unicode/utf16"
 	"unsafe"
+
+	textencoding "golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/unicode"
 
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -30,6 +31,12 @@ func (e encoding) String() string { return encodingNames[e] }
 
 var marks = map[encoding]string{utf8Marked: "\xEF\xBB\xBF", utf16Little: "\xFF\xFE", utf16Big: "\xFE\xFF"}
 
+// wide are the encodings with two bytes a unit; they read and write the mark.
+var wide = map[encoding]textencoding.Encoding{
+	utf16Little: unicode.UTF16(unicode.LittleEndian, unicode.UseBOM),
+	utf16Big:    unicode.UTF16(unicode.BigEndian, unicode.UseBOM),
+}
+
 // utf32Mark begins as UTF-16 does.
 const utf32Mark = "\xFF\xFE\x00\x00"
 
@@ -44,11 +51,11 @@ func decodeText(name string, data []byte) (string, encoding, error) {
 		if e == utf8Marked {
 			return asString(rest), e, nil
 		}
-		text := fromUTF16(rest, e == utf16Big)
-		if !bytes.Equal(encodeText(text, e), data) {
+		text, err := wide[e].NewDecoder().Bytes(data)
+		if err != nil || !bytes.Equal(encodeText(asString(text), e), data) {
 			return "", e, tools.Failf("bad_encoding", "%s is %s with bytes that are no characters: it cannot be changed without damage.", name, e)
 		}
-		return text, e, nil
+		return asString(text), e, nil
 	}
 	if bytes.IndexByte(data[:min(len(data), sniffLen)], 0) >= 0 {
 		return "", 0, binaryFile(name, data, "changed")
@@ -63,35 +70,14 @@ func asString(data []byte) string { return unsafe.String(unsafe.SliceData(data),
 func asBytes(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
 func encodeText(text string, e encoding) []byte {
-	data := []byte(marks[e])
 	switch e {
-	case utf16Little:
-		for _, unit := range utf16.Encode([]rune(text)) {
-			data = binary.LittleEndian.AppendUint16(data, unit)
-		}
-	case utf16Big:
-		for _, unit := range utf16.Encode([]rune(text)) {
-			data = binary.BigEndian.AppendUint16(data, unit)
-		}
-	default:
-		if len(data) == 0 {
-			return asBytes(text)
-		}
-		data = append(data, text...)
+	case utf8Plain:
+		return asBytes(text)
+	case utf8Marked:
+		return []byte(marks[e] + text)
 	}
+	data, _ := wide[e].NewEncoder().Bytes(asBytes(text)) // which never fails
 	return data
-}
-
-func fromUTF16(data []byte, big bool) string {
-	units := make([]uint16, len(data)/2)
-	for i := range units {
-		if big {
-			units[i] = binary.BigEndian.Uint16(data[2*i:])
-		} else {
-			units[i] = binary.LittleEndian.Uint16(data[2*i:])
-		}
-	}
-	return string(utf16.Decode(units))
 }
 
 // usesCRLF reports whether most lines of a text end with CRLF.
@@ -170,16 +156,4 @@ func lineCount(text string) int {
 		n++
 	}
 	return n
-}
-
-// plural returns a number with its noun.
-func plural(n int, noun string) string {
-	stem, isY := strings.CutSuffix(noun, "y")
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case isY:
-		return itoa(n) + " " + stem + "ies"
-	}
-	return itoa(n) + " " + noun + "s"
 }

@@ -84,7 +84,7 @@ func runWatch(ctx context.Context, env tools.Env, in watchInput, out tools.Sink)
 	if err != nil {
 		return tools.Result{}, explainOf(env, err, name)
 	}
-	out.Emit(tools.Progress{Message: fmt.Sprintf("watching %s", plural(len(before), "entry")), Total: float64(cmp.Or(in.MaxEvents, 100)), Unit: "changes"})
+	out.Emit(tools.Progress{Message: fmt.Sprintf("watching %s", tools.Count(len(before), "entry", "entries")), Total: float64(cmp.Or(in.MaxEvents, 100)), Unit: "changes"})
 	interval := time.Duration(cmp.Or(in.Interval, 500)) * time.Millisecond
 	end := time.NewTimer(time.Duration(cmp.Or(in.TimeoutMS, 60_000)) * time.Millisecond)
 	defer end.Stop()

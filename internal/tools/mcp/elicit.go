@@ -13,6 +13,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -51,7 +52,7 @@ func (s *Source) elicit(ctx context.Context, request *sdk.ElicitRequest) (*sdk.E
 	if err != nil {
 		return decline(err.Error())
 	}
-	message := fmt.Sprintf("The MCP server %s asks: %s", s.server.Name, clip(clean(params.Message), 1500))
+	message := fmt.Sprintf("The MCP server %s asks: %s", s.server.Name, output.Short(clean(params.Message), 1500))
 	if len(fields) == 0 {
 		fields = []field{{kind: "confirm"}}
 	}
@@ -88,7 +89,7 @@ func (s *Source) declined(call *running, why string) {
 	defer s.mu.Unlock()
 	for _, one := range s.calls {
 		if (call == nil || one == call) && len(one.declined) < maxDeclinations {
-			one.declined = append(one.declined, clip(clean(why), 300))
+			one.declined = append(one.declined, output.Short(clean(why), 300))
 		}
 	}
 }
@@ -167,7 +168,7 @@ func fieldsOf(requested any) ([]field, error) {
 	var fields []field
 	for key, p := range form.Properties {
 		f := field{
-			key: key, title: clip(oneLine(p.Title), 60), description: clip(clean(p.Description), 500), kind: p.Type,
+			key: key, title: output.Short(oneLine(p.Title), 60), description: output.Short(clean(p.Description), 500), kind: p.Type,
 			required: slices.Contains(form.Required, key), many: p.Type == "array",
 		}
 		from := p.choice
@@ -197,13 +198,13 @@ const yes, no = "yes", "no"
 
 // question returns the question for the field.
 func (f *field) question(message string) tools.Question {
-	q := tools.Question{Header: clip(oneLine(f.title), 30), Text: message, Multiple: f.many, OptionsOnly: len(f.options) > 0}
+	q := tools.Question{Header: output.Short(oneLine(f.title), 30), Text: message, Multiple: f.many, OptionsOnly: len(f.options) > 0}
 	if f.kind == "confirm" {
 		q.Options, q.OptionsOnly = []tools.Option{{Label: yes}, {Label: no}}, true
 		return q
 	}
 	if q.Header == "" {
-		q.Header = clip(oneLine(f.key), 30)
+		q.Header = output.Short(oneLine(f.key), 30)
 	}
 	q.Text += "\n\n" + oneLine(f.key)
 	if f.description != "" {
@@ -213,7 +214,7 @@ func (f *field) question(message string) tools.Question {
 		q.Text += " (may be left out)"
 	}
 	for _, option := range f.options {
-		q.Options = append(q.Options, tools.Option{Label: clip(option, 200)})
+		q.Options = append(q.Options, tools.Option{Label: output.Short(option, 200)})
 	}
 	return q
 }

@@ -21,6 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/source"
 )
 
@@ -202,7 +203,7 @@ func strangeAnswer(r *http.Response) error {
 	advice := ""
 	switch r.StatusCode {
 	case http.StatusOK:
-		kind := clip(cmp.Or(r.Header.Get("Content-Type"), "something of no type"), 100)
+		kind := output.Short(cmp.Or(r.Header.Get("Content-Type"), "something of no type"), 100)
 		return fmt.Errorf("it answered with %s instead of messages of MCP: is the path of the address right? Many servers have /mcp", kind)
 	case http.StatusUnauthorized:
 		advice = ": it wants credentials: set token_file, headers or oauth"
@@ -211,7 +212,7 @@ func strangeAnswer(r *http.Response) error {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusNotImplemented:
 		advice = ": is the path of the address right? Many servers have /mcp"
 	}
-	return fmt.Errorf("it answered with status %s%s", clip(r.Status, 100), advice)
+	return fmt.Errorf("it answered with status %s%s", output.Short(r.Status, 100), advice)
 }
 
 func (g *guarded) failed(err error) error {
@@ -238,7 +239,7 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		response.Body.Close()
 		to := "elsewhere"
 		if u, err := response.Location(); err == nil {
-			to = clip(u.Scheme+"://"+u.Host, 200)
+			to = output.Short(u.Scheme+"://"+u.Host, 200)
 		}
 		return nil, fmt.Errorf("it answered with status %d, which leads to %s: that is not followed", response.StatusCode, to)
 	}

@@ -70,7 +70,7 @@ func (j *journal) add(level zapcore.Level, text string) {
 	if j.mask != nil {
 		text = j.mask(text)
 	}
-	text = clip(text, maxLogLine)
+	text = output.Short(text, maxLogLine)
 	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -99,7 +99,7 @@ func (j *journal) last() string {
 		return ""
 	}
 	_, text, _ := strings.Cut(j.lines[len(j.lines)-1], " ")
-	return clip(text, 200)
+	return output.Short(text, 200)
 }
 
 func (j *journal) all() []string {
@@ -129,12 +129,4 @@ func (s *Source) said(severity, logger string, message any) {
 		text = logger + ": " + text
 	}
 	s.log.add(level, severity+" "+text)
-}
-
-// clip returns the beginning of a text, of at most n bytes.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
 }

@@ -31,6 +31,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -111,7 +112,7 @@ func (s *Source) Detail() source.Detail {
 	defer s.mu.Unlock()
 	d := source.Detail{At: s.server.URL, Refused: slices.Clone(s.refused), Changed: slices.Clone(s.changed)}
 	if d.At == "" {
-		d.At = clip(strings.Join(s.server.Command, " "), 200)
+		d.At = output.Short(strings.Join(s.server.Command, " "), 200)
 	}
 	if s.oauth != nil {
 		d.SignIn = s.oauth.link()
@@ -284,7 +285,7 @@ func (s *Source) connect(ctx context.Context) (c *connection, finish func(), err
 			err = c.why(err)
 		default:
 			wire, _ := errors.AsType[*jsonrpc.Error](err)
-			err = fmt.Errorf("it refuses to begin: %s", clip(clean(wire.Message), 500))
+			err = fmt.Errorf("it refuses to begin: %s", output.Short(clean(wire.Message), 500))
 		}
 		return nil, nil, err
 	}
@@ -407,7 +408,7 @@ func (s *Source) progress(p *sdk.ProgressNotificationParams) {
 	call := s.calls[token]
 	s.mu.Unlock()
 	if call != nil {
-		call.out.Emit(tools.Progress{Message: clip(clean(p.Message), 500), Done: p.Progress, Total: p.Total})
+		call.out.Emit(tools.Progress{Message: output.Short(clean(p.Message), 500), Done: p.Progress, Total: p.Total})
 	}
 }
 
@@ -417,9 +418,9 @@ func (s *Source) explain(ctx context.Context, c *connection, err error) error {
 		return context.Cause(ctx)
 	}
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return tools.Failf("mcp_error", "%s refused the call: %s", s.server.Name, clip(clean(wire.Message), 2000))
+		return tools.Failf("mcp_error", "%s refused the call: %s", s.server.Name, output.Short(clean(wire.Message), 2000))
 	}
 	err = c.why(err)
 	return &tools.Failure{Code: "source_lost", Retryable: true, Message: fmt.Sprintf(
-		"The call failed: the connection to %s was lost: %s. It is connected again soon; whether the call did something is not known.", s.server.Name, clip(clean(err.Error()), 500))}
+		"The call failed: the connection to %s was lost: %s. It is connected again soon; whether the call did something is not known.", s.server.Name, output.Short(clean(err.Error()), 500))}
 }

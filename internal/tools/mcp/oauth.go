@@ -29,6 +29,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/wholefile"
 )
@@ -171,7 +172,7 @@ func (s *Source) SignIn(_ context.Context, redirected string) error {
 	}
 	query := u.Query()
 	if why := query.Get("error"); why != "" {
-		return fmt.Errorf("signing in failed: %s %s", clip(oneLine(why), 100), clip(oneLine(query.Get("error_description")), 300))
+		return fmt.Errorf("signing in failed: %s %s", output.Short(oneLine(why), 100), output.Short(oneLine(query.Get("error_description")), 300))
 	}
 	if query.Get("code") == "" || query.Get("state") == "" {
 		return errors.New("the address has no code and state in it: want the one that the browser was sent to in the end")

@@ -15,6 +15,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/wholefile"
 )
 
@@ -64,7 +65,7 @@ func pinOf(tool *sdk.Tool) pin {
 	schemas := digest(tool.InputSchema, tool.OutputSchema)
 	return pin{
 		Digest: digest(tool.Name, tool.Title, tool.Description, tool.Annotations, schemas),
-		Schema: schemas, Description: clip(tool.Description, 1000), Since: time.Now().UTC(),
+		Schema: schemas, Description: output.Short(tool.Description, 1000), Since: time.Now().UTC(),
 	}
 }
 

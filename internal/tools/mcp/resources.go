@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -102,16 +103,16 @@ func (s *Source) listResources(ctx context.Context, c *connection, env tools.Env
 		b.WriteString("There are no resources.\n")
 	}
 	if page.NextCursor != "" {
-		fmt.Fprintf(&b, "\nThere are more: go on with the cursor %s\n", clip(oneLine(page.NextCursor), 4096))
+		fmt.Fprintf(&b, "\nThere are more: go on with the cursor %s\n", output.Short(oneLine(page.NextCursor), 4096))
 	}
 	return tools.TextResult(strings.TrimSuffix(b.String(), "\n")), nil
 }
 
 // line writes one of a list.
 func line(b *strings.Builder, at, name, mediaType, description string) {
-	fmt.Fprintf(b, "%s", clip(oneLine(at), 1000))
+	fmt.Fprintf(b, "%s", output.Short(oneLine(at), 1000))
 	for _, more := range []string{name, mediaType, description} {
-		if more = clip(oneLine(more), 300); more != "" {
+		if more = output.Short(oneLine(more), 300); more != "" {
 			b.WriteString(" · " + more)
 		}
 	}
@@ -144,7 +145,7 @@ func (s *Source) getPrompt(ctx context.Context, c *connection, env tools.Env, in
 		return tools.Result{}, err
 	}
 	var result tools.Result
-	if text := clip(clean(answer.Description), 1000); text != "" {
+	if text := output.Short(clean(answer.Description), 1000); text != "" {
 		result.Content = append(result.Content, tools.Text(text))
 	}
 	for _, m := range answer.Messages {
@@ -176,9 +177,9 @@ func (s *Source) listPrompts(ctx context.Context, c *connection) (tools.Result, 
 			if a.Required {
 				need = "required"
 			}
-			fmt.Fprintf(&b, "  %s (%s)", clip(oneLine(a.Name), 200), need)
+			fmt.Fprintf(&b, "  %s (%s)", output.Short(oneLine(a.Name), 200), need)
 			if a.Description != "" {
-				b.WriteString(": " + clip(oneLine(a.Description), 300))
+				b.WriteString(": " + output.Short(oneLine(a.Description), 300))
 			}
 			b.WriteString("\n")
 		}

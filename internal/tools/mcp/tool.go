@@ -83,7 +83,7 @@ func (s *Source) offered(c *connection) []tools.Tool {
 		case !known:
 			s.pins.Tools[name], fresh = now, true
 		case was.Digest != now.Digest:
-			changed = append(changed, source.Change{Tool: name, Description: clip(clean(tool.Description), maxSummary*5), Before: clean(was.Description), Schema: was.Schema != now.Schema})
+			changed = append(changed, source.Change{Tool: name, Description: output.Short(clean(tool.Description), maxSummary*5), Before: clean(was.Description), Schema: was.Schema != now.Schema})
 			made = withheld(s.server.Name, name)
 		}
 		names[name] = true
@@ -166,7 +166,7 @@ func (s *Source) says(name string, annotations *sdk.ToolAnnotations) source.Says
 
 // spec returns what is common to the tools of the source.
 func (s *Source) spec(name, title, description string, says *source.Says) tools.Spec {
-	description = clip(strings.TrimSpace(clean(description)), maxDescription)
+	description = output.Short(strings.TrimSpace(clean(description)), maxDescription)
 	summary, _, _ := strings.Cut(description, "\n")
 	if first, _, ok := strings.Cut(summary, ". "); ok {
 		summary = first + "."
@@ -175,7 +175,7 @@ func (s *Source) spec(name, title, description string, says *source.Says) tools.
 		summary = "A tool of " + s.server.Name + " that does not say what it does."
 	}
 	spec := tools.Spec{
-		Name: name, Label: clip(oneLine(title), 80), Summary: clip(strings.TrimSpace(summary), maxSummary), Description: description,
+		Name: name, Label: output.Short(oneLine(title), 80), Summary: output.Short(strings.TrimSpace(summary), maxSummary), Description: description,
 		Category: s.server.Name, Kind: tools.MCP, Server: s.server.Name, DefaultTimeout: s.server.Timeout,
 	}
 	says.Level(&spec)
@@ -201,7 +201,7 @@ func (s *Source) tool(name string, tool *sdk.Tool) (_ tools.Tool, size int, err 
 	spec := s.spec(name, title, tool.Description, &says)
 	if a := tool.Annotations; a != nil {
 		if spec.Label == "" {
-			spec.Label = clip(oneLine(a.Title), 80)
+			spec.Label = output.Short(oneLine(a.Title), 80)
 		}
 		// What makes people more careful is believed of anybody.
 		spec.Dangerous = !says.ReadOnly && a.DestructiveHint != nil && *a.DestructiveHint
@@ -287,7 +287,7 @@ func resultOf(env tools.Env, answer *sdk.CallToolResult, want *schema.Schema) (t
 		if len(words) == len(content) {
 			content = nil // the failure says it all
 		}
-		message := cmp.Or(clip(strings.Join(words, "\n"), env.Shown()), "The tool failed, and did not say why.")
+		message := cmp.Or(output.Short(strings.Join(words, "\n"), env.Shown()), "The tool failed, and did not say why.")
 		return tools.Result{Content: content}, &tools.Failure{Code: "tool_failed", Message: message}
 	}
 	if answer.StructuredContent == nil {
@@ -348,7 +348,7 @@ func contentOf(env tools.Env, list []sdk.Content) (content []tools.Content) {
 			}
 			text += "; read_resource reads it]"
 			if c.Description != "" {
-				text += "\n" + clip(clean(c.Description), 1000)
+				text += "\n" + output.Short(clean(c.Description), 1000)
 			}
 			content = append(content, tools.Text(text))
 		}
@@ -378,7 +378,7 @@ func binary(env tools.Env, name, mediaType string, data []byte) tools.Content {
 		return tools.Image{MediaType: mediaType, Data: data}
 	}
 	if env.Artifacts != nil {
-		if w, err := env.Artifacts.Create(name, clip(mediaType, 100)); err == nil {
+		if w, err := env.Artifacts.Create(name, output.Short(mediaType, 100)); err == nil {
 			w.Write(data)
 			return w.Close()
 		}

@@ -282,7 +282,7 @@ func explain(err error, path string) error {
 
 func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, error) {
 	s := r.Source
-	text := fmt.Sprintf("Ingested %q into scope %s: %s, %s of text. New or changed %d, unchanged %d, gone %d", s.Name, s.Scope, files(s.Files), amount(s.Bytes), r.Added, r.Kept, r.Removed)
+	text := fmt.Sprintf("Ingested %q into scope %s: %s, %s of text. New or changed %d, unchanged %d, gone %d", s.Name, s.Scope, tools.Count(s.Files, "file", "files"), amount(s.Bytes), r.Added, r.Kept, r.Removed)
 	if r.Repeated > 0 {
 		text += fmt.Sprintf(", the same as another %d", r.Repeated)
 	}
@@ -296,7 +296,7 @@ func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, err
 		}
 	}
 	if r.Masked > 0 {
-		text += fmt.Sprintf("(in %s secrets were masked)\n", files(r.Masked))
+		text += fmt.Sprintf("(in %s secrets were masked)\n", tools.Count(r.Masked, "file", "files"))
 	}
 	for _, note := range r.Notes {
 		text += "(" + note + ")\n"
@@ -305,13 +305,6 @@ func (f *family) tellIngested(r memory.Report, left *leftOut) (tools.Result, err
 		"source": s.Name, "scope": s.Scope, "files": s.Files, "bytes": s.Bytes, "added": r.Added, "kept": r.Kept, "removed": r.Removed, "repeated": r.Repeated,
 		"binary": left.binary.Load(), "too_large": left.large.Load(), "unreadable": left.unreadable.Load(), "masked": r.Masked,
 	})
-}
-
-func files(n int) string {
-	if n == 1 {
-		return "1 file"
-	}
-	return fmt.Sprintf("%d files", n)
 }
 
 // amount is how much text that is, with its unit.
@@ -330,7 +323,7 @@ func (f *family) listSources(ctx context.Context, who memory.Who) (tools.Result,
 	var b strings.Builder
 	details := []map[string]any{}
 	for _, s := range list {
-		fmt.Fprintf(&b, "[%s] %s (%s, %s, %s, %s)", s.Scope, s.Name, s.Kind, files(s.Files), amount(s.Bytes), s.Updated.Format(time.DateOnly))
+		fmt.Fprintf(&b, "[%s] %s (%s, %s, %s, %s)", s.Scope, s.Name, s.Kind, tools.Count(s.Files, "file", "files"), amount(s.Bytes), s.Updated.Format(time.DateOnly))
 		if s.Broken {
 			b.WriteString(" damaged: some of it is not found; ingest it again")
 		}

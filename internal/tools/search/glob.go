@@ -161,14 +161,14 @@ func (g *glob) notes(ctx context.Context, files []engine.File, first, next int, 
 	case len(files) == 0:
 		notes = append(notes, "no file matches"+g.hint(ctx))
 	case first == len(files):
-		notes = append(notes, fmt.Sprintf("%s: offset %d is beyond the last", count(len(files), "file matches", "files match"), g.Offset))
+		notes = append(notes, fmt.Sprintf("%s: offset %d is beyond the last", tools.Count(len(files), "file matches", "files match"), g.Offset))
 	case next < len(files):
 		on := g.asked
 		on.Offset = next
 		notes = append(notes, fmt.Sprintf("%d of %d files are shown: go on with %s", next-first, len(files), g.env.Words.GoOn("glob", on)))
 	}
 	if sum.Problems > 0 {
-		notes = append(notes, fmt.Sprintf("%s could not be looked at, the first is %s", count(sum.Problems, "directory or file", "directories or files"), sum.Problem))
+		notes = append(notes, fmt.Sprintf("%s could not be looked at, the first is %s", tools.Count(sum.Problems, "directory or file", "directories or files"), sum.Problem))
 	}
 	return notes
 }
@@ -193,7 +193,7 @@ func (g *glob) hint(ctx context.Context) string {
 	if err != nil || len(files) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s hidden or ignored%s", count(len(files), "file that matches is", "files that match are"), unhide(g.env.Words, "glob", ": set %s to see them"))
+	return fmt.Sprintf("; %s hidden or ignored%s", tools.Count(len(files), "file that matches is", "files that match are"), unhide(g.env.Words, "glob", ": set %s to see them"))
 }
 
 // unhide tells of the keys with which a tool shows what is hidden or ignored; nothing

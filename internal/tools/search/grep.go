@@ -312,7 +312,7 @@ func (p *page) report() {
 	text := p.text.String()[p.reported:]
 	p.reported = p.text.Len()
 	p.out.Emit(tools.Partial{Content: []tools.Content{tools.Text(text)}})
-	p.out.Emit(tools.Progress{Message: count(p.shown, "match", "matches") + " so far", Done: float64(p.shown), Unit: "matches"})
+	p.out.Emit(tools.Progress{Message: tools.Count(p.shown, "match", "matches") + " so far", Done: float64(p.shown), Unit: "matches"})
 }
 
 // notes are sentences about what the text alone does not show.
@@ -329,15 +329,15 @@ func (p *page) notes(ctx context.Context, e *engine.Engine, sum engine.Summary, 
 		notes = append(notes, "there is more: go on with "+p.env.Words.GoOn("grep", on))
 	case err != nil:
 	case p.seen == 0:
-		notes = append(notes, "nothing matches in "+count(sum.Files, "file", "files")+p.hint(ctx, e, sum))
+		notes = append(notes, "nothing matches in "+tools.Count(sum.Files, "file", "files")+p.hint(ctx, e, sum))
 	case p.shown == 0:
 		notes = append(notes, fmt.Sprintf("there is no more: offset %d is beyond the last %s", p.in.Offset, unit))
 	}
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("not everything was searched: the call was stopped after %s", count(sum.Files, "file", "files")))
+		notes = append(notes, fmt.Sprintf("not everything was searched: the call was stopped after %s", tools.Count(sum.Files, "file", "files")))
 	}
 	if sum.Problems > 0 {
-		notes = append(notes, fmt.Sprintf("%s could not be searched, the first is %s", count(sum.Problems, "file or directory", "files or directories"), sum.Problem))
+		notes = append(notes, fmt.Sprintf("%s could not be searched, the first is %s", tools.Count(sum.Problems, "file or directory", "files or directories"), sum.Problem))
 	}
 	return notes
 }
@@ -359,7 +359,7 @@ func (p *page) hint(ctx context.Context, e *engine.Engine, sum engine.Summary) s
 	if err != nil || len(files) == 0 {
 		return ": check " + keysThere(p.env.Words, "grep", "path", "glob", "type")
 	}
-	return fmt.Sprintf(": %s hidden or ignored%s", count(len(files), "file is", "files are"), unhide(p.env.Words, "grep", "; set %s to search them"))
+	return fmt.Sprintf(": %s hidden or ignored%s", tools.Count(len(files), "file is", "files are"), unhide(p.env.Words, "grep", "; set %s to search them"))
 }
 
 // keysThere names those keys of a tool that the model has; path where it has none.

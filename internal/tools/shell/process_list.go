@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -58,21 +59,11 @@ func ProcessList(companions *companion.Set) tools.Tool {
 				d := detailsOf(b)
 				d.Command = b.Text
 				details = append(details, d)
-				fmt.Fprintf(&text, "%s %s, %s, %d bytes of output: %s\n", b.ID, state, b.Ran().Round(time.Millisecond), state.Output, oneLine(b.Text))
+				fmt.Fprintf(&text, "%s %s, %s, %d bytes of output: %s\n", b.ID, state, b.Ran().Round(time.Millisecond), state.Output, output.Line(b.Text, 200))
 			}
 			if len(details) == 0 {
 				text.WriteString("There is no background process.")
 			}
 			return withDetails(map[string]any{"processes": details}, text.String()), nil
 		})
-}
-
-// oneLine returns the beginning of a command.
-func oneLine(text string) string {
-	const most = 200
-	line := strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "\uFFFD")
-	if runes := []rune(line); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return line
 }
