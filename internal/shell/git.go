@@ -325,14 +325,20 @@ func gitConfig(c *invocation, out parsed) {
 	if edits {
 		c.doubt("it may start an editor")
 	}
+	if w, ok := out.has("blob"); ok {
+		if file, isFile := c.fileOfCommit(w); isFile {
+			c.readsStored(file, false)
+		} else {
+			c.readsRepository()
+		}
+	}
+	changes := out.flag("edits") || out.flag("unset") || out.flag("section")
 	switch {
 	case edits:
-	case out.flag("shows"), len(out.operands) == 1 && !out.flag("edits") && !out.flag("unset") && !out.flag("section"):
+	case out.flag("shows"), !changes && (len(out.operands) == 1 || len(out.operands) > 0 && (out.operands[0].is("get") || out.operands[0].is("list"))):
 		if w, ok := out.has("file"); ok {
 			c.reads(w, false)
 		}
-		return
-	case len(out.operands) > 0 && (out.operands[0].is("get") || out.operands[0].is("list")):
 		return
 	}
 	c.readOnly = false
