@@ -281,6 +281,7 @@ func Resolve(e tools.Env, effects []tools.Effect) []tools.Effect {
 	effects = slices.Clone(effects)
 	for i := range effects {
 		x.follow(&effects[i])
+		x.single(&effects[i])
 	}
 	resolved := make([]tools.Effect, 0, len(effects))
 	by := new(command)
@@ -315,6 +316,18 @@ func SameRepository(e tools.Env, dir string) bool {
 		}
 	}
 	return true
+}
+
+// single takes what a repository keeps of a path for one file where there is one now: a
+// rule about some name in a directory is no reason to ask before git shows a file. That
+// the path was a directory in another commit is not looked for.
+func (x *examination) single(effect *tools.Effect) {
+	if !effect.Stored || !effect.Tree || effect.Glob || effect.Named != "" || !filepath.IsLocal(effect.Path) {
+		return
+	}
+	if info, err := x.env.Workspace.Stat(effect.Path); err == nil && info.Exists() && info.Mode.IsRegular() {
+		effect.Tree = false
+	}
 }
 
 // follow follows the links of a path.

@@ -21,8 +21,8 @@ const (
 )
 
 // ChangedFiles returns the files of the workspace that a call changed which began at a
-// time: of those that its effects name, the ones that are younger or gone; where it ran a
-// program that could write, all that are younger.
+// time: of those that its effects name, the ones that have changed since or are gone; where
+// it ran a program that could write, all that have changed since.
 func ChangedFiles(ctx context.Context, ws *workspace.Workspace, effects []tools.Effect, access *tools.Access, began time.Time) []string {
 	since := began.Add(-slack)
 	var paths []string
@@ -33,7 +33,7 @@ func ChangedFiles(ctx context.Context, ws *workspace.Workspace, effects []tools.
 		if e.Kind != tools.WritesPath || strings.HasPrefix(e.Path, "/") || e.Glob {
 			continue
 		}
-		if info, err := ws.Stat(e.Path); err != nil || !info.Exists() || !info.Mode.IsDir() && info.ModTime.After(since) {
+		if info, err := ws.Stat(e.Path); err != nil || !info.Exists() || !info.Mode.IsDir() && info.Changed().After(since) {
 			paths = append(paths, e.Path)
 		}
 	}
@@ -42,7 +42,7 @@ func ChangedFiles(ctx context.Context, ws *workspace.Workspace, effects []tools.
 			switch name := base(entry.Path); {
 			case entry.Mode.IsDir() && (name == ".git" || name == "node_modules"):
 				return workspace.SkipDir
-			case entry.Mode.IsRegular() && entry.ModTime.After(since):
+			case entry.Mode.IsRegular() && entry.Changed().After(since):
 				paths = append(paths, entry.Path)
 			}
 			return nil

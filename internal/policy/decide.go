@@ -330,8 +330,12 @@ func (s *subject) byRules(touched *verdict) (v verdict) {
 		}
 		if how == touches {
 			if touched.weight == 0 && !s.keptByJail(r) {
+				instead := "name the files themselves instead."
+				if s.effect.Stored {
+					instead = "name the files themselves, such as HEAD:file, or behind --."
+				}
 				*touched = verdict{Verdict: Verdict{Ask, r.label, s.effect.Path + " may include what " + r.label +
-					" is about, so a person has to approve it: name the files themselves instead."}, weight: byRule, grantable: exactCall}
+					" is about, so a person has to approve it: " + instead}, weight: byRule, grantable: exactCall}
 			}
 			continue
 		}

@@ -69,6 +69,9 @@ rules:
 		"looks cat; reads a":              "allow: read_only, allow: read_only, allow: read_only",
 		"rooted tree reads .":             "ask: rule keys, ask: rule keys, ask: rule keys",
 		"looks grep; tree reads /usr":     "ask: rule keys, ask: rule keys, ask: rule keys",
+		"looks git; stored tree reads .":  "ask: rule keys, ask: rule keys, ask: rule keys", // no jail hides that
+		"looks git; stored reads a":       "allow: read_only, allow: read_only, allow: read_only",
+		"looks git; stored reads .env":    "ask: rule asks, ask: rule asks, ask: rule asks",
 		"told runs touch; writes a":       "allow: mode allow, allow: mode allow, allow: mode allow",
 		"told runs cp; tree writes build": "ask: rule keys, ask: rule keys, ask: rule keys",
 	} {
@@ -98,7 +101,7 @@ func TestDenyingNeverLoosens(t *testing.T) {
 	effect := func() string {
 		switch random.IntN(6) {
 		case 0:
-			return pick("", "tree ", "glob ", "unclear ", "rooted ") + "reads " + path()
+			return pick("", "tree ", "stored tree ", "glob ", "unclear ", "rooted ") + "reads " + path()
 		case 1:
 			return pick("", "tree ", "glob ", "unclear ", "rooted ", "looked tree ") + "writes " + path()
 		case 2:

@@ -218,6 +218,120 @@ func TestOrdinaryWork(t *testing.T) {
 	}
 }
 
+// TestCommittedWork judges what git shows of commits, where a rule denies to read some of
+// it, by a sandbox that hides the file.
+func TestCommittedWork(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".git/config", "main.go", "src/a.go", "keys/a"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("main.go", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	ws, err := workspace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	decide := func(p *policy.Policy, mode tools.Mode, command string) policy.Decision {
+		call := &policy.Subject{
+			Principal: "alice", Level: tools.WorkspaceWrite, Mode: mode, Workspace: ws.Dir(),
+			Spec: &tools.Spec{Name: "bash", Level: tools.ReadOnly}, Offer: &tools.Offer{Holds: true, Covers: true},
+		}
+		env := tools.Env{Workspace: ws, Restrictions: p.Restrictions(call)}
+		place := shell.Place{Dir: ".", Workspace: ws.Dir(), SameRepository: func(dir string) bool { return dir == "src" }}
+		call.Effects = effects.Resolve(env, shell.Effects(command, place))
+		return p.Decide(call, nil)
+	}
+	rule := func(reads string) *policy.Policy {
+		return must("version: 1\nrules:\n- {name: keys, action: deny, reads: [" + reads + "]}\n")
+	}
+	anywhere, top, elsewhere := rule("keys/"), rule("./keys/"), rule("/srv/keys/")
+	none := must("version: 1\n")
+	for command, want := range map[string]string{
+		"git status; git log --oneline; git diff --stat; git show --stat HEAD; git log --name-only -3": "allow",
+		"git ls-files; git ls-tree -r HEAD; git cat-file -t HEAD; git rev-parse HEAD; git stash list":  "allow",
+		"git show HEAD:main.go; git cat-file -p HEAD~1:src/a.go; git cat-file blob HEAD:main.go":       "allow",
+		"git show HEAD:main.go HEAD~1:main.go; git diff HEAD~1:main.go HEAD:main.go":                   "allow",
+		"git diff -- main.go; git log -p HEAD~2.. -- main.go src/a.go; git show HEAD -- main.go":       "allow",
+		"git log -p abc1234 -- main.go; git show --stat HEAD~3 -- main.go":                             "allow",
+		"git blame main.go; git blame HEAD~1 -- src/a.go; git blame -L 1,2 main.go HEAD":               "allow",
+		"git grep x; git grep x ./src; git grep x src/; git grep -n x -- src":                          "allow",
+		"cd src && git status && git diff -- a.go && git show HEAD:./a.go":                             "allow",
+		"git grep --cached x main.go; git grep x HEAD -- main.go":                                      "allow",
+
+		"git show":                                "ask",
+		"git show HEAD":                           "ask",
+		"git show HEAD main.go":                   "ask",
+		"git show abc1234 -- main.go":             "ask", // it may be a file
+		"git show --stat abc1234":                 "ask",
+		"git show v1.0-3-gabc1234 -- main.go":     "ask",
+		"git show -s abc1234^{}":                  "ask",
+		"git log -p":                              "ask",
+		"git log -p -- .":                         "ask",
+		"git log -p ':!main.go'":                  "ask",
+		"git log -p --follow -- main.go":          "ask", // under the names that it had
+		"git diff":                                "ask",
+		"git diff HEAD~1":                         "ask",
+		"git diff --cached HEAD:src":              "ask", // with everything
+		"git diff abc1234..def5678 -- main.go":    "ask",
+		"git diff HEAD:keys/a..abc1234":           "ask",
+		"git grep -h '' HEAD":                     "ask",
+		"git grep -h '' HEAD -- .":                "ask",
+		"git grep -- '' HEAD":                     "ask",
+		"git grep -e -- HEAD":                     "ask",
+		"git grep -h '' main -- '*'":              "ask",
+		"git grep --cached ''":                    "ask",
+		"git stash show":                          "ask",
+		"git stash list -p":                       "ask",
+		"git cat-file -p HEAD":                    "ask",
+		"git cat-file -p -- abc1234":              "ask",
+		"echo HEAD:keys/a | git cat-file --batch": "ask",
+		"cd src && git grep x HEAD":               "ask",
+		"cd src && git log -p -- ..":              "ask",
+
+		"git show HEAD:keys/a":              "deny",
+		"git show --stat HEAD:keys/a":       "deny",
+		"git show HEAD:keys/a:b":            "deny",
+		"git show 'HEAD^{/a: b}:keys/a'":    "deny",
+		"git show :0:keys/a":                "deny",
+		"git diff HEAD:keys HEAD:src -- a":  "deny",
+		"git blame keys/a HEAD":             "deny",
+		"git grep -h '' HEAD -- keys":       "deny",
+		"git log -p -- keys":                "deny",
+		"cd src && git show HEAD:keys/a":    "deny",
+		"cd src && git show HEAD:../keys/a": "deny",
+		"git cat-file blob HEAD:keys/a":     "deny",
+	} {
+		t.Run(command, func(t *testing.T) {
+			for _, mode := range []tools.Mode{tools.ModeAllow, tools.ModeAsk, tools.ModePlan} {
+				for i, p := range []*policy.Policy{anywhere, top, none, elsewhere} {
+					if got := decide(p, mode, command); i < 2 && got.Action.String() != want || i >= 2 && got.Action != policy.Allow {
+						t.Errorf("policy %d, mode %s: %+v", i, mode, got.Verdict)
+					}
+				}
+			}
+		})
+	}
+	for _, test := range []struct {
+		p             *policy.Policy
+		command, want string
+	}{
+		{anywhere, "git archive HEAD", "ask"}, // it is not read-only
+		{none, "git archive HEAD", "allow"},
+		{anywhere, "git log -p -- src", "ask"},
+		{top, "git log -p -- src", "allow"},
+		{rule("./link/keys/"), "git log -p -- link", "ask"}, // git does not follow it
+	} {
+		t.Run(test.command, func(t *testing.T) { check(t, decide(test.p, tools.ModeAllow, test.command), test.want) })
+	}
+}
+
 func TestCares(t *testing.T) {
 	p := must("version: 1\nprotected: [locked/]\nrules:\n- {name: a, action: allow, paths: [fine/]}\n- {name: b, action: ask, writes: [.ci/, /work/ws/abs/]}\n- {name: c, action: deny, reads: ['*.key']}\n")
 	cares := p.Restrictions(&policy.Subject{Workspace: "/work/ws"}).Cares

@@ -218,7 +218,7 @@ func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
 		if p.catches(at) || s.effect.Named != "" && p.catches(s.namedTarget()) {
 			return matches
 		}
-		if below && p.catchesBelow(at) {
+		if below && (p.catchesBelow(at) || s.effect.Stored && s.effect.Named != "" && p.catchesBelow(s.namedTarget())) { // git may not follow the link
 			best = touches
 		}
 	}

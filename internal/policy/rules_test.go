@@ -33,6 +33,8 @@ func parseEffect(t *testing.T, text string) tools.Effect {
 		switch word {
 		case "tree":
 			e.Tree = true
+		case "stored":
+			e.Stored = true
 		case "glob":
 			e.Glob = true
 		case "looked":

@@ -206,13 +206,14 @@ func (s *subject) contained(why string) verdict {
 
 // keptByJail reports whether what a rule is about, and the effect may include
 // without naming it, needs no question: the jail keeps it from the command, or the
-// rule asks, which is about what is named.
+// rule asks, which is about what is named. Of what a repository keeps the jail keeps
+// nothing.
 func (s *subject) keptByJail(r *rule) bool {
 	if !s.holds() {
 		return false
 	}
 	if r.action == Deny {
-		return s.effect.Kind == tools.ReadsPath && s.call.Offer.Covers && s.target().inside()
+		return s.effect.Kind == tools.ReadsPath && !s.effect.Stored && s.call.Offer.Covers && s.target().inside()
 	}
 	how, _ := s.disposition(nil)
 	return how == UnclearContained && !s.leaks()

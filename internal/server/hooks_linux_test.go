@@ -307,6 +307,31 @@ func TestHooksAfterCalls(t *testing.T) {
 	if got := contentText(end); !strings.Contains(got, "sub/new.txt\n") || !strings.Contains(got, "[hook secrets]\nfine") {
 		t.Error(got)
 	}
+	// Files that are as old as they were, under new names and in new places.
+	old := time.Now().Add(-time.Hour)
+	for _, name := range []string{"sub/draft.go", "sub/told.go", "sub/other.go"} {
+		path := filepath.Join(s.workspace, name)
+		if err := os.WriteFile(path, []byte("package sub\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ tool, input, want string }{
+		{"bash", `{"command":"mv sub/draft.go sub/a.go"}`, "sub/a.go sub/draft.go"},
+		{"bash", `{"command":"cp -p sub/told.go sub/b.go"}`, "sub/b.go"},
+		{"bash", `{"command":"python3 -c 'import os; os.rename(\"sub/other.go\", \"sub/c.go\")'"}`, "sub/c.go"},
+		{"bash", `{"command":"touch -d 2020-01-01 sub/d.go"}`, "sub/d.go"},
+		{"move_file", `{"from":"sub/d.go","to":"sub/e.go"}`, "sub/d.go sub/e.go"},
+	} {
+		_, got, _ := strings.Cut(contentText(s.run(test.tool, test.input)), "changed: ")
+		for name := range strings.FieldsSeq(test.want) {
+			if !slices.Contains(strings.Fields(got), name) {
+				t.Errorf("%s: %q does not tell of %s", test.input, got, name)
+			}
+		}
+	}
 	end = s.run("list_dir", `{"path":"."}`)
 	if got := contentText(end); end.GetFailure().GetCode() != "hook_failed" || strings.Contains(got, "sub") {
 		t.Errorf("%v", end)

@@ -19,8 +19,10 @@ func builtin(name string) func(*invocation) {
 		return pwd
 	case "jobs":
 		return jobs
-	case "cd", "pushd":
+	case "cd":
 		return cd
+	case "pushd":
+		return pushd
 	case "popd":
 		return popd
 	case "export", "declare", "typeset", "local", "readonly":
@@ -176,32 +178,66 @@ func exit(c *invocation) {
 }
 
 func cd(c *invocation) {
-	operands := skipFlags(c.words[1:], "-L")
-	c.expect(c.a.survey.move)
-	fail := c.s.fork()
+	operands, physical := cdOptions(c.words[1:])
 	var to []string
 	switch {
-	case len(operands) == 0 && c.words[0].is("pushd"):
-		c.s.stack = nil
+	case physical, len(operands) > 1: // links would have to be followed
+	case len(operands) == 0 && (c.a.place.Home == "" || c.a.assigns("HOME")):
 	case len(operands) == 0:
 		to = c.dirs(lit(c.a.place.Home))
-		if c.a.place.Home == "" || c.a.assigns("HOME") {
-			to = nil
-		}
-	case len(operands) > 1 || operands[0].is(""): // -P among them: links would have to be followed
 	case operands[0].is("-"):
 		to = c.s.old
-	case c.words[0].is("pushd") && (operands[0].mayBeOption() || strings.HasPrefix(operands[0].text, "+")):
-		c.s.stack = nil
 	default:
 		to = c.dirs(operands[0])
 	}
-	if c.words[0].is("pushd") {
-		c.s.stack = append(slices.Clip(c.s.stack), c.s.dirs)
+	c.moves(to, c.s.stack)
+}
+
+// cdOptions returns the operands of cd, and whether it goes where links lead, as
+// with -P; so it counts too where bash may not know an option.
+func cdOptions(words []word) (operands []word, physical bool) {
+	for len(words) > 0 && words[0].known() && words[0].mayBeOption() && !words[0].is("--") {
+		for _, letter := range words[0].text[1:] {
+			switch letter {
+			case 'L':
+				physical = false
+			case 'P':
+				physical = true
+			case 'e':
+			default:
+				return nil, true
+			}
+		}
+		words = words[1:]
 	}
-	c.s.old, c.s.dirs = c.s.dirs, to
+	return skipFlags(words), physical
+}
+
+// pushd puts the directory on the stack and goes to another. Without an operand it goes
+// to the one that was on top, and with -n, +N or -N the stack is any.
+func pushd(c *invocation) {
+	operands := skipFlags(c.words[1:])
+	stack := append(slices.Clip(c.s.stack), c.s.dirs)
+	var to []string
+	switch {
+	case len(operands) == 0:
+		stack = [][]string{c.s.dirs}
+	case len(operands) > 1, operands[0].mayBeOption(), strings.HasPrefix(operands[0].text, "+"):
+		stack = nil
+	case operands[0].is("-"):
+		to = c.s.old
+	default:
+		to = c.dirs(operands[0])
+	}
+	c.moves(to, stack)
+}
+
+// moves has the shell go to a directory, or stay where it cannot.
+func (c *invocation) moves(to []string, stack [][]string) {
+	c.expect(c.a.survey.move)
+	c.ok, c.fail = c.s, c.s.fork()
+	c.s.old, c.s.dirs, c.s.stack = c.s.dirs, to, stack
 	c.a.moved(c.s)
-	c.ok, c.fail = c.s, fail
 }
 
 func popd(c *invocation) {

@@ -175,7 +175,7 @@ func gitPatches(c *invocation, out parsed) {
 	// --no-index.
 	for _, w := range out.operands {
 		if !w.unknown && c.leaves(w) {
-			c.reads(w, true)
+			c.readsStored(w, true)
 		}
 	}
 }
@@ -199,20 +199,35 @@ func gitReflog(c *invocation, out parsed) {
 }
 
 // gitGrep reads the files that its operands name: all of them but the first, which
-// is the pattern, unless an option has that.
+// is the pattern, unless an option has that. Those before -- may name commits.
 func gitGrep(c *invocation, out parsed) {
-	files := out.operands
+	maybe, paths := out.around()
 	if !out.flag("pattern") && !out.flag("patternfile") {
-		files = files[min(1, len(files)):]
+		if len(maybe) == 0 {
+			maybe, paths = paths, nil // git grep -- PATTERN COMMIT
+		}
+		maybe = maybe[min(1, len(maybe)):]
+	}
+	commits := !out.flag("noindex") && !out.flag("untracked") && !out.flag("cached") && slices.ContainsFunc(maybe, mayBeCommit)
+	reads := c.reads
+	if commits || out.flag("cached") {
+		reads = c.readsStored
+	}
+	files := paths
+	if len(files) == 0 {
+		files = maybe
 	}
 	if len(files) == 0 {
 		files = []word{here}
 	}
 	for _, w := range files {
 		if w.known() && strings.ContainsAny(w.text, "*?[:\\") && !c.leaves(w) {
-			w = here // a pattern of its own kind
+			w = c.repository() // a pattern of its own kind
 		}
-		c.reads(w, true)
+		reads(w, true)
+	}
+	if commits && len(paths) == 0 {
+		c.readsRepository()
 	}
 }
 
@@ -310,14 +325,20 @@ func gitConfig(c *invocation, out parsed) {
 	if edits {
 		c.doubt("it may start an editor")
 	}
+	if w, ok := out.has("blob"); ok {
+		if file, isFile := c.fileOfCommit(w); isFile {
+			c.readsStored(file, false)
+		} else {
+			c.readsRepository()
+		}
+	}
+	changes := out.flag("edits") || out.flag("unset") || out.flag("section")
 	switch {
 	case edits:
-	case out.flag("shows"), len(out.operands) == 1 && !out.flag("edits") && !out.flag("unset") && !out.flag("section"):
+	case out.flag("shows"), !changes && (len(out.operands) == 1 || len(out.operands) > 0 && (out.operands[0].is("get") || out.operands[0].is("list"))):
 		if w, ok := out.has("file"); ok {
 			c.reads(w, false)
 		}
-		return
-	case len(out.operands) > 0 && (out.operands[0].is("get") || out.operands[0].is("list")):
 		return
 	}
 	c.readOnly = false

@@ -22,7 +22,8 @@ var notationVerbs = map[tools.EffectKind]string{
 //	ro ls -la            the same, which provably changes nothing
 //	told mkdir a         the same, of which the effects beside it tell everything
 //	read a  write b/     a path; / at the end: and all below it; glob: is a pattern,
-//	                     cut: one of names that are taken apart
+//	                     cut: one of names that are taken apart; git: is what a
+//	                     repository keeps of it
 //	reach host:443       a host
 //	write ? !why         what is behind the exclamation mark is unclear
 func notation(e tools.Effect) string {
@@ -47,6 +48,9 @@ func notation(e tools.Effect) string {
 		fmt.Fprintf(&b, "%s %s:%d", verb, shown(e.Host), e.Port)
 	default:
 		b.WriteString(verb + " ")
+		if e.Stored {
+			b.WriteString("git:")
+		}
 		switch {
 		case e.Cut:
 			b.WriteString("cut:")

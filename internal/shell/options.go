@@ -15,6 +15,13 @@ import (
 type parsed struct {
 	given    []given
 	operands []word
+	behind   int // how many of the operands, the last ones, are behind --
+}
+
+// around returns the operands before -- and behind it.
+func (p parsed) around() (before, behind []word) {
+	n := len(p.operands) - p.behind
+	return p.operands[:n:n], p.operands[n:]
 }
 
 // given is an option as it was given.
@@ -48,6 +55,7 @@ func (c *invocation) parse(p *programs.Program, words []word) parsed {
 		w := words[i]
 		if w.is("--") {
 			out.operands = append(out.operands, words[i+1:]...)
+			out.behind = len(words) - i - 1
 			return out
 		}
 		isOption := !w.pipe && !w.number && len(w.text) > 1 && w.text[0] == '-'

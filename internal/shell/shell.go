@@ -131,7 +131,7 @@ func distinct(effects []tools.Effect) []tools.Effect {
 }
 
 func equal(a, b tools.Effect) bool {
-	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob && a.Cut == b.Cut &&
+	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Stored == b.Stored && a.Glob == b.Glob && a.Cut == b.Cut &&
 		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Complete == b.Complete && a.Malformed == b.Malformed && a.Host == b.Host && a.Port == b.Port &&
 		a.Unclear == b.Unclear && slices.Equal(a.Argv, b.Argv)
 }

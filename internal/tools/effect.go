@@ -22,6 +22,10 @@ type Effect struct {
 	// below Path.
 	Withholds bool
 
+	// Stored says that it is what a repository keeps of the path, in any commit, that
+	// is read: a jail that hides a file does not hide that.
+	Stored bool
+
 	// Glob says that Path is a pattern a shell will expand.
 	Glob bool
 

@@ -75,6 +75,15 @@ type Info struct {
 // Exists reports whether there is an entry.
 func (i Info) Exists() bool { return i.Version.exists }
 
+// Changed returns when the entry was last written, or came to its name or to its
+// permissions. Unlike ModTime, no program can make that earlier than it was.
+func (i Info) Changed() time.Time {
+	if changed := time.Unix(i.Version.ctime.Unix()); changed.After(i.ModTime) {
+		return changed
+	}
+	return i.ModTime
+}
+
 func infoOf(st *unix.Stat_t) Info {
 	return Info{
 		Mode: fileMode(uint32(st.Mode)), //nolint:unconvert // the type differs between systems

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,50 @@ func TestCovered(t *testing.T) {
 	k.runWith(rights, "mv z moved; mv moved/y/x.pem moved/y/x.txt; mv b other")
 	if text := k.runWith(rights, "grep -r CANARY . ; cat moved/y/* other/*; echo end"); strings.Contains(text, "CANARY") {
 		t.Errorf("moved: %s", text)
+	}
+}
+
+// TestCommitted has git show what was committed of a file that a rule denies: no jail keeps
+// that from it, so the effects of every command that does have to say so.
+func TestCommitted(t *testing.T) {
+	k := newKit(t)
+	k.needsNamespaces()
+	wide := tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
+	if text := k.runWith(wide, "git init -q . && mkdir keys docs && echo z >docs/z && echo CANARY >keys/a.pem && echo x >main.go && git add . && git commit -qm one && "+
+		"git grep -q CANARY HEAD && echo y >main.go && git commit -qam two && git rev-parse HEAD:keys/a.pem >id && echo end"); !strings.HasSuffix(text, "end\n") {
+		t.Fatal(text)
+	}
+	id, err := os.ReadFile(filepath.Join(k.env.Workspace.Dir(), "id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, command := range []string{
+		"git show HEAD~1", "git log -p", "git log -p -- .", "git log -p -- keys", "git diff --cached 4b825dc642cb6eb9a060e54bf8d69288fbee4904", "git diff --cached HEAD:docs",
+		"git cat-file -p ID", "git cat-file -p -- ID", "git show ID", "git show --stat ID", "git show ID -- main.go", "git show --stat HEAD:keys/a.pem",
+		"echo HEAD:keys/a.pem | git cat-file --batch", "git grep -h '' HEAD", "git grep -- '' HEAD", "git grep --cached ''", "git grep '' HEAD -- keys",
+		"git diff ID HEAD:main.go", "git diff ID -- main.go", "git blame HEAD -- keys/a.pem", "git blame keys/a.pem HEAD",
+		"git log --oneline", "git log -p -- main.go", "git show HEAD:main.go", "git show --stat HEAD~1", "git show HEAD~1 -- main.go", "git grep -h ''", "git blame main.go",
+	} {
+		command = strings.ReplaceAll(command, "ID", strings.TrimSpace(string(id)))
+		input, _ := json.Marshal(m{"command": command})
+		c, err := k.tools["bash"].Decode(&k.env, input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := slices.ContainsFunc(c.Effects(), func(e tools.Effect) bool {
+			return e.Stored && (e.Path == "keys/a.pem" || e.Tree && (e.Path == "." || e.Path == "keys"))
+		})
+		text := k.runWith(tools.Rights{Deny: denies(".pem")}, command)
+		if strings.Contains(text, "CANARY") {
+			shown++
+		}
+		if strings.Contains(text, "CANARY") != told {
+			t.Errorf("%s: %q, and its effects are %+v", command, text, c.Effects())
+		}
+	}
+	if shown == 0 {
+		t.Error("nothing was shown")
 	}
 }
 
