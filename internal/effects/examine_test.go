@@ -18,8 +18,8 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// summary is what effects say, sorted: ** for a tree, ! for what was examined, ? for
-// what is unclear.
+// summary is what effects say, sorted: ** for a tree, ! for what was examined, ~ for
+// names alone that were, ? for what is unclear.
 func summary(effects []tools.Effect) string {
 	var list []string
 	for _, e := range effects {
@@ -32,6 +32,9 @@ func summary(effects []tools.Effect) string {
 		}
 		if e.Examined {
 			text += "!"
+		}
+		if e.NamesExamined {
+			text += "~"
 		}
 		if e.Unclear != "" {
 			text += "?"

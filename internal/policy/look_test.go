@@ -188,6 +188,64 @@ func TestOrdinaryWork(t *testing.T) {
 	}
 }
 
+// TestBrought judges commands that make something and put it in another place, in a session that
+// accepts edits.
+func TestBrought(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".github/CODEOWNERS", "infra/dev/main.tf", "src/lib/x.go", "there/x", "tpl/workflows/ci.yml", "tpl/x.go"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ws, err := workspace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	deny := must("version: 1\nrules:\n- {name: prod, action: deny, writes: [infra/prod/]}\n")
+	ask := must("version: 1\nrules:\n- {name: names, action: ask, writes: [workflows]}\n")
+	but := must("version: 1\nrules:\n- {name: fine, action: allow, writes: [g/]}\n- {name: names, action: ask, writes: [workflows]}\n")
+	for _, test := range []struct {
+		policy  *policy.Policy
+		command string
+		want    string
+	}{
+		{policy.Builtin(), "mkdir -p g/workflows && echo evil > g/workflows/ci.yml && mv g .github", "ask"},
+		{policy.Builtin(), "mkdir -p g/workflows && echo evil > g/workflows/ci.yml && cp -r g/. .github", "ask"},
+		{policy.Builtin(), "mkdir -p there/workflows && echo evil > there/workflows/ci.yml && cp -r there/. .github", "ask"},
+		{policy.Builtin(), "mkdir g && echo evil > g/ci.yml && mkdir h && mv g h/workflows && mv h/workflows .github", "ask"},
+		{policy.Builtin(), "cp -r tpl g && mv g/* . && mv tpl .github", "ask"},
+		{policy.Builtin(), "cp -r tpl g && mv g .github", "ask"},
+		{policy.Builtin(), "mkdir -p w t && echo evil > w/ci.yml && for i in workflows .github; do mkdir t; mv w t/$i; mv t w; done; mv w/.github .", "ask"},
+		{policy.Builtin(), "mkdir -p a/b && echo x > a/b/c && mv a/b d", "allow"},
+		{policy.Builtin(), "mkdir -p a/b && echo x > a/b/c && mv a/b .github", "allow"},
+		{policy.Builtin(), "cp -r src new && mv new/lib new/pkg && echo x > new/pkg/x.go && mv new src/new", "allow"},
+		{policy.Builtin(), "mkdir -p new/lib && cp -r src/lib/. new/lib && mv new newer && cp -r newer newest && rm -rf newer", "allow"},
+		{deny, "mkdir -p g/prod && echo x > g/prod/main.tf && cp -r g/. infra", "deny"},
+		{deny, "mkdir -p g/prod && echo x > g/prod/main.tf && mv g/prod infra/", "deny"},
+		{deny, "mkdir -p g/test && echo x > g/test/main.tf && cp -r g/. infra", "allow"},
+		{deny, "cp -r tpl g && mv g infra/test", "allow"},
+		{ask, "cp -r src g && mv g h", "allow"},
+		{ask, "cp -r tpl g && mv g h", "ask"},
+		{but, "cp -r tpl g", "allow"},
+		{but, "cp -r tpl g && mv g h", "ask"},
+		{but, "mkdir -p g/workflows && mv g h", "ask"},
+	} {
+		t.Run(test.command, func(t *testing.T) {
+			call := &policy.Subject{
+				Principal: "alice", Level: tools.WorkspaceWrite, Mode: tools.ModeAcceptEdits, Workspace: ws.Dir(),
+				Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite},
+			}
+			env := tools.Env{Workspace: ws, Restrictions: test.policy.Restrictions(call)}
+			call.Effects = effects.Resolve(env, shell.Effects(test.command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
+			check(t, test.policy.Decide(call, nil), test.want)
+		})
+	}
+}
+
 func TestCares(t *testing.T) {
 	p := must("version: 1\nprotected: [locked/]\nrules:\n- {name: a, action: allow, paths: [fine/]}\n- {name: b, action: ask, writes: [.ci/, /work/ws/abs/]}\n- {name: c, action: deny, reads: ['*.key']}\n")
 	cares := p.Restrictions(&policy.Subject{Workspace: "/work/ws"}).Cares
