@@ -147,7 +147,7 @@ func (x *examination) within(effect tools.Effect, by *command) []tools.Effect {
 		return []tools.Effect{effect}
 	}
 	s := x.tree(effect.Path, effect.Path, effect.Removes && by != nil)
-	if !s.missing && !s.dir {
+	if !s.missing && !s.dir && !x.putsTree(effect.Path, cmp.Or(effect.Named, effect.Path), by) {
 		effect.Tree = false // there is nothing below it
 		return []tools.Effect{effect}
 	}

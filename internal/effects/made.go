@@ -109,3 +109,17 @@ func meets(pattern, path string) bool {
 	}
 	return true
 }
+
+// putsTree reports whether a command may put a directory at a path, which it calls name.
+func (x *examination) putsTree(top, name string, by *command) bool {
+	if by == nil || !by.copies {
+		return false
+	}
+	return slices.ContainsFunc(by.sourcesOf(name), func(source tools.Effect) bool {
+		if source.Glob || !filepath.IsLocal(source.Path) {
+			return true
+		}
+		put, made := x.tree(source.Path, top, false), x.filled(source.Path)
+		return source.Path != top && (put.dir || !put.all || made.trees || made.links || len(made.names) > 0)
+	})
+}

@@ -17,7 +17,7 @@ import (
 // lines: a program, then what it reads (<) and writes, / at the end for trees.
 func TestResolveMade(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{
-		"ci/x": "", "disk/run/f": "", "disk/f": "", "plain/f": "", "cfgs/cfg": "", "into/f": "", "run/f": "", "kept/f": "",
+		"ci/x": "", "disk/run/f": "", "disk/f": "", "plain/f": "", "cfgs/cfg": "", "into/f": "", "file": "", "run/f": "", "kept/f": "",
 	})
 	linked(t, env, map[string]string{"into/cfg": "../.git/config", "into/own": "../ci"})
 	env.Restrictions = toolstest.Restrictions{
@@ -67,6 +67,10 @@ func TestResolveMade(t *testing.T) {
 		{"what a tool writes", "gen g/; mv <g/ g/ ci/", "writes ci/**~"},
 		{"a link in its place", "ln /usr g; cp <g/ ci/**", "writes ci/**"},
 		{"through a link, brought twice", "cp <cfgs/ g/; cp <g/ into/**", "writes into/**?"},
+
+		{"in place of a file", "rm file; mv <disk/ disk/ file/", "writes file, writes file/**!"},
+		{"in place of a file, made", "rm file; touch g/f; mv <g/ g/ file/", "writes file, writes file/**!"},
+		{"a file in place of a file", "mv <run/f/ run/f/ file/", "writes file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var give []tools.Effect

@@ -192,7 +192,7 @@ func TestOrdinaryWork(t *testing.T) {
 // accepts edits.
 func TestBrought(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{".github/CODEOWNERS", "infra/dev/main.tf", "src/lib/x.go", "there/x", "tpl/workflows/ci.yml", "tpl/x.go"} {
+	for _, name := range []string{".github/CODEOWNERS", "infra/dev/main.tf", "infra/file", "src/lib/x.go", "there/x", "tpl/workflows/ci.yml", "tpl/x.go"} {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -206,6 +206,7 @@ func TestBrought(t *testing.T) {
 	}
 	defer ws.Close()
 	deny := must("version: 1\nrules:\n- {name: prod, action: deny, writes: [infra/prod/]}\n")
+	prod := must("version: 1\nrules:\n- {name: prod, action: deny, writes: [infra/file/workflows/]}\n")
 	ask := must("version: 1\nrules:\n- {name: names, action: ask, writes: [workflows]}\n")
 	but := must("version: 1\nrules:\n- {name: fine, action: allow, writes: [g/]}\n- {name: names, action: ask, writes: [workflows]}\n")
 	for _, test := range []struct {
@@ -228,6 +229,9 @@ func TestBrought(t *testing.T) {
 		{deny, "mkdir -p g/prod && echo x > g/prod/main.tf && mv g/prod infra/", "deny"},
 		{deny, "mkdir -p g/test && echo x > g/test/main.tf && cp -r g/. infra", "allow"},
 		{deny, "cp -r tpl g && mv g infra/test", "allow"},
+		{deny, "rm infra/file && mv tpl infra/file", "allow"},
+		{prod, "rm infra/file && mv tpl infra/file", "ask"},
+		{prod, "mv tpl/x.go infra/file", "allow"},
 		{ask, "cp -r src g && mv g h", "allow"},
 		{ask, "cp -r tpl g && mv g h", "ask"},
 		{but, "cp -r tpl g", "allow"},
