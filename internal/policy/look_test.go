@@ -188,8 +188,8 @@ func TestOrdinaryWork(t *testing.T) {
 	}
 }
 
-// TestBrought judges commands that make something and put it in another place, in a session that
-// accepts edits.
+// TestBrought judges commands that make something and put it in another place, or give it another
+// name, in a session that accepts edits.
 func TestBrought(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{".github/CODEOWNERS", "infra/dev/main.tf", "infra/file", "src/lib/x.go", "there/x", "tpl/workflows/ci.yml", "tpl/x.go"} {
@@ -237,11 +237,22 @@ func TestBrought(t *testing.T) {
 		{but, "cp -r tpl g", "allow"},
 		{but, "cp -r tpl g && mv g h", "ask"},
 		{but, "mkdir -p g/workflows && mv g h", "ask"},
+
+		{policy.Builtin(), "mkdir -p d .github && ln -sr .github d/w && mkdir -p d/w/workflows && echo evil > d/w/workflows/ci.yml", "ask"},
+		{policy.Builtin(), "mkdir -p d && ln -sr .env d/w && cat d/w", "ask"},
+		{policy.Builtin(), "ln -s /proc/self/cwd/.github w && mkdir -p w/workflows && echo evil > w/workflows/ci.yml", "ask"},
+		{policy.Builtin(), "ln -s /proc/self/cwd/.env w && cat w", "ask"},
+		{deny, "ln -s / r", "ask"},
+		{deny, "ln -s /usr/.." + ws.Dir() + "/infra w && mkdir w/prod", "ask"},
+		{deny, "mkdir -p infra/b && ln -s ../prod infra/b && echo x > infra/b/prod/main.tf", "deny"},
+		{deny, "touch prod && ln -s pro* infra/w && echo x > infra/w/main.tf", "ask"},
+		{policy.Builtin(), "ln -s /usr/share/x w && ln -sf /dev/null null", "allow"},
+		{deny, "ln -s ../lib src/lib && ln -s x.go src/y.go", "allow"},
 	} {
 		t.Run(test.command, func(t *testing.T) {
 			call := &policy.Subject{
 				Principal: "alice", Level: tools.WorkspaceWrite, Mode: tools.ModeAcceptEdits, Workspace: ws.Dir(),
-				Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite},
+				Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite}, Offer: &tools.Offer{Holds: true, Covers: true},
 			}
 			env := tools.Env{Workspace: ws, Restrictions: test.policy.Restrictions(call)}
 			call.Effects = effects.Resolve(env, shell.Effects(test.command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
