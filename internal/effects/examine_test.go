@@ -186,6 +186,9 @@ func TestResolvePatterns(t *testing.T) {
 		{"cp past a link", tree("cp", read("plain"), write("sub")), "reads plain/**, writes sub/**!"},
 		{"cp of what is in a directory", append(tree("cp", read("plain")), glob(tools.WritesPath, "tpl/**")), "reads plain/**, writes tpl/**!"},
 		{"cp of what is in a directory, cared about", append(tree("cp", read("mod")), glob(tools.WritesPath, "tpl/**")), "reads mod/**, writes tpl/**"},
+		{"cp of what is in a directory, to a link", append(tree("cp", read("plain")), glob(tools.WritesPath, "away/**")), "reads plain/**, writes away/**!, writes sub/deep/**!"},
+		{"cp of what is in a directory, to a link to something protected", append(tree("cp", read("plain")), glob(tools.WritesPath, "gitdir/**")), "reads plain/**, writes .git/**?, writes gitdir/**!"},
+		{"an archive to a link", append(tree("tar"), glob(tools.WritesPath, "away/**")), "writes away/**, writes sub/deep/**"},
 		{"an archive", append(tree("tar", read("plain")), glob(tools.WritesPath, "tpl/**")), "reads plain/**, writes tpl/**"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

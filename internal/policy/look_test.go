@@ -200,6 +200,9 @@ func TestBrought(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Symlink(".github", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
 	ws, err := workspace.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -248,6 +251,8 @@ func TestBrought(t *testing.T) {
 		{deny, "touch prod && ln -s pro* infra/w && echo x > infra/w/main.tf", "ask"},
 		{policy.Builtin(), "ln -s /usr/share/x w && ln -sf /dev/null null", "allow"},
 		{deny, "ln -s ../lib src/lib && ln -s x.go src/y.go", "allow"},
+		{policy.Builtin(), "cp -r tpl/. link/", "ask"},
+		{policy.Builtin(), "cp -r src/. link/", "allow"},
 	} {
 		t.Run(test.command, func(t *testing.T) {
 			call := &policy.Subject{
