@@ -209,7 +209,7 @@ func TestBrought(t *testing.T) {
 	}
 	defer ws.Close()
 	deny := must("version: 1\nrules:\n- {name: prod, action: deny, writes: [infra/prod/]}\n")
-	prod := must("version: 1\nrules:\n- {name: prod, action: deny, writes: [infra/file/workflows/]}\n")
+	prod := must("version: 1\nrules:\n- {name: prod, action: deny, writes: [infra/file/workflows/, infra/file/tpl/workflows/]}\n")
 	ask := must("version: 1\nrules:\n- {name: names, action: ask, writes: [workflows]}\n")
 	but := must("version: 1\nrules:\n- {name: fine, action: allow, writes: [g/]}\n- {name: names, action: ask, writes: [workflows]}\n")
 	for _, test := range []struct {
@@ -251,6 +251,9 @@ func TestBrought(t *testing.T) {
 		{deny, "touch prod && ln -s pro* infra/w && echo x > infra/w/main.tf", "ask"},
 		{policy.Builtin(), "ln -s /usr/share/x w && ln -sf /dev/null null", "allow"},
 		{deny, "ln -s ../lib src/lib && ln -s x.go src/y.go", "allow"},
+		{policy.Builtin(), "(cd src && mv tpl .github); rm -rf old; mv tpl .github", "ask"},
+		{prod, "ls -R tpl; mv tpl there infra/file/", "ask"},
+		{policy.Builtin(), "ls -R src; cp -r src new", "allow"},
 		{policy.Builtin(), "cp -r tpl/. link/", "ask"},
 		{policy.Builtin(), "cp -r src/. link/", "allow"},
 	} {
