@@ -254,6 +254,9 @@ func TestBrought(t *testing.T) {
 		{policy.Builtin(), "(cd src && mv tpl .github); rm -rf old; mv tpl .github", "ask"},
 		{prod, "ls -R tpl; mv tpl there infra/file/", "ask"},
 		{policy.Builtin(), "ls -R src; cp -r src new", "allow"},
+		{deny, "mkdir prod && cp -r --parents prod infra", "deny"},
+		{policy.Builtin(), "mv --exchange .github tpl", "ask"},
+		{policy.Builtin(), "mkdir -p .github/workf g && echo evil > .github/workf/ci.yml && mv -T -S lows g .github/workf", "ask"},
 		{policy.Builtin(), "cp -r tpl/. link/", "ask"},
 		{policy.Builtin(), "cp -r src/. link/", "allow"},
 	} {

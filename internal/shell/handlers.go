@@ -320,6 +320,9 @@ func copyFiles(c *invocation, p *programs.Program) {
 		}
 		return
 	}
+	if words.flag("renames") {
+		c.doubt("what is there gets another name")
+	}
 	to, known := words.has("target")
 	isDir := known || len(from) > 2
 	if !known && len(from) > 1 {
@@ -416,7 +419,11 @@ func (c *invocation) arrives(w, to word, tree, isDir, isFile, parents bool) {
 	name := w
 	text := strings.TrimRight(w.text, "/")
 	switch last := text[strings.LastIndexByte(text, '/')+1:]; {
-	case w.unknown || w.pipe || last == "." || last == ".." || last == "" || parents:
+	case w.unknown || w.pipe:
+		c.writes(beneath(to), false)
+		return
+	case parents:
+	case last == "." || last == ".." || last == "":
 		c.writes(beneath(to), false)
 		return
 	default:
