@@ -32,6 +32,10 @@ type examination struct {
 	entries int
 	matches int
 	trees   map[treeKey]*contents
+
+	made     []made // by the commands of the call
+	fills    map[string]*filled
+	compared int
 }
 
 // treeKey is how a tree was examined: as if it lay elsewhere, or to be removed.
@@ -143,7 +147,7 @@ func (x *examination) within(effect tools.Effect, by *command) []tools.Effect {
 		return []tools.Effect{effect}
 	}
 	s := x.tree(effect.Path, effect.Path, effect.Removes && by != nil)
-	if !s.missing && !s.dir {
+	if !s.missing && !s.dir && !x.putsTree(effect.Path, cmp.Or(effect.Named, effect.Path), by) {
 		effect.Tree = false // there is nothing below it
 		return []tools.Effect{effect}
 	}
@@ -171,16 +175,19 @@ func (x *examination) addFound(effect tools.Effect, top string, s *contents, by 
 		unclear = tooMuch(top)
 	}
 	effects[0].Unclear = cmp.Or(effect.Unclear, unclear)
-	effects[0].Examined = effects[0].Unclear == "" && !s.more && !brought.more && x.env.Restrictions != nil &&
+	examined := effects[0].Unclear == "" && !s.more && !brought.more && x.env.Restrictions != nil &&
 		(by == nil || by.keeps || by.copies && len(by.sources) > 0)
-	return append(effects, brought.through...)
+	effects[0].Examined = examined && !brought.trees
+	effects[0].NamesExamined = examined && brought.trees && !x.cares(effect.Kind, top)
+	return append(effects, brought.effects...)
 }
 
 // brought is what a command may put into a tree.
 type brought struct {
 	more    bool           // something has to be judged by itself
+	trees   bool           // it is not known where something comes to lie that the call makes
 	unclear string         // why that is not known
-	through []tools.Effect // what is written through links that are there
+	effects []tools.Effect // what has to be judged by itself, and what is written through links that are there
 }
 
 // brings tells what a command may put below top, which it calls name.
@@ -189,11 +196,14 @@ func (x *examination) brings(top, name string, s *contents, by *command) (b brou
 		return b
 	}
 	for _, source := range by.sourcesOf(name) {
-		if source.Glob || !filepath.IsLocal(source.Path) {
+		switch {
+		case source.Glob || !filepath.IsLocal(source.Path):
 			b.more = true
 			continue
+		case source.Path == top:
+			continue // mv takes it away
 		}
-		put := x.tree(source.Path, top, false)
+		put, made := x.tree(source.Path, top, false), x.filled(source.Path)
 		if !put.all {
 			b.unclear = tooMuch(source.Path)
 			return b
@@ -202,16 +212,35 @@ func (x *examination) brings(top, name string, s *contents, by *command) (b brou
 			b.unclear = fmt.Sprintf("what is put there may become %s, which is protected", put.found[0].path)
 			return b
 		}
-		b.more = b.more || len(put.found) > 0
+		b.more = b.more || len(put.found) > 0 || made.links
+		b.trees = b.trees || made.trees
+		for _, rest := range made.names {
+			if x.entries--; x.entries < 0 {
+				b.unclear = tooMuch(source.Path)
+				return b
+			}
+			if e := x.write(top, rest); e.Named != "" || x.cares(e.Kind, e.Path) {
+				b.effects = append(b.effects, e)
+			}
+		}
 		for _, link := range s.links {
-			if x.env.Workspace.Has(source.Path + "/" + link) {
-				through := tools.Effect{Kind: tools.WritesPath, Path: filepath.Join(top, link)}
-				x.follow(&through)
-				b.through = append(b.through, through)
+			through := x.write(top, link)
+			switch {
+			case x.env.Workspace.Has(source.Path + "/" + link):
+				b.effects = append(b.effects, through)
+			case made.trees && (!filepath.IsLocal(through.Path) || x.cares(through.Kind, through.Path)):
+				b.unclear = "what is put there may be written to " + through.Path
 			}
 		}
 	}
 	return b
+}
+
+// write returns the effect of writing something below top.
+func (x *examination) write(top, rest string) tools.Effect {
+	effect := tools.Effect{Kind: tools.WritesPath, Path: filepath.Join(top, rest)}
+	x.follow(&effect)
+	return effect
 }
 
 // own reports whether a path is one that the operator protects.
@@ -225,6 +254,7 @@ type command struct {
 	removes bool           // takes away the trees that it is given
 	keeps   bool           // makes nothing that is not there
 	copies  bool           // makes nothing but what it reads
+	links   bool           // makes other names of what it reads
 	sources []tools.Effect // the trees it reads
 	byName  map[string][]tools.Effect
 }
@@ -262,6 +292,8 @@ func commandOf(run tools.Effect, effects []tools.Effect) *command {
 		c.keeps = true
 	case "cp", "mv":
 		c.copies = true
+	case "ln":
+		c.links = true
 	}
 	for _, e := range effects {
 		if e.Kind == tools.RunsProgram {
@@ -283,14 +315,21 @@ func Resolve(e tools.Env, effects []tools.Effect) []tools.Effect {
 		x.follow(&effects[i])
 		x.single(&effects[i])
 	}
-	resolved := make([]tools.Effect, 0, len(effects))
-	by := new(command)
+	by, commands := new(command), make([]*command, len(effects))
 	for i, effect := range effects {
+		if effect.Kind == tools.RunsProgram {
+			by = commandOf(effect, effects[i+1:])
+		}
+		commands[i] = by
+	}
+	x.note(effects, commands)
+	resolved := make([]tools.Effect, 0, len(effects))
+	for i, effect := range effects {
+		by := commands[i]
 		// A redirection may follow, but it never writes a tree.
 		effect.Removes = effect.Removes || by.removes && effect.Kind == tools.WritesPath && effect.Tree
 		switch {
 		case effect.Kind == tools.RunsProgram:
-			by = commandOf(effect, effects[i+1:])
 			resolved = append(resolved, effect)
 		case effect.Glob && effect.Path != "":
 			resolved = append(resolved, x.expand(effect, by)...)

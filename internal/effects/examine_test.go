@@ -18,8 +18,8 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// summary is what effects say, sorted: ** for a tree, ! for what was examined, ? for
-// what is unclear.
+// summary is what effects say, sorted: ** for a tree, ! for what was examined, ~ for
+// names alone that were, ? for what is unclear.
 func summary(effects []tools.Effect) string {
 	var list []string
 	for _, e := range effects {
@@ -32,6 +32,9 @@ func summary(effects []tools.Effect) string {
 		}
 		if e.Examined {
 			text += "!"
+		}
+		if e.NamesExamined {
+			text += "~"
 		}
 		if e.Unclear != "" {
 			text += "?"
@@ -183,6 +186,9 @@ func TestResolvePatterns(t *testing.T) {
 		{"cp past a link", tree("cp", read("plain"), write("sub")), "reads plain/**, writes sub/**!"},
 		{"cp of what is in a directory", append(tree("cp", read("plain")), glob(tools.WritesPath, "tpl/**")), "reads plain/**, writes tpl/**!"},
 		{"cp of what is in a directory, cared about", append(tree("cp", read("mod")), glob(tools.WritesPath, "tpl/**")), "reads mod/**, writes tpl/**"},
+		{"cp of what is in a directory, to a link", append(tree("cp", read("plain")), glob(tools.WritesPath, "away/**")), "reads plain/**, writes away/**!, writes sub/deep/**!"},
+		{"cp of what is in a directory, to a link to something protected", append(tree("cp", read("plain")), glob(tools.WritesPath, "gitdir/**")), "reads plain/**, writes .git/**?, writes gitdir/**!"},
+		{"an archive to a link", append(tree("tar"), glob(tools.WritesPath, "away/**")), "writes away/**, writes sub/deep/**"},
 		{"an archive", append(tree("tar", read("plain")), glob(tools.WritesPath, "tpl/**")), "reads plain/**, writes tpl/**"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -25,8 +25,16 @@ func (x *examination) expand(effect tools.Effect, by *command) []tools.Effect {
 		return []tools.Effect{effect}
 	}
 	pattern := cmp.Or(effect.Named, effect.Path)
-	if dir, ok := everythingBelow(pattern); ok && effect.Kind == tools.WritesPath && by.copies && filepath.IsLocal(dir) {
-		return x.addFound(effect, dir, x.tree(dir, dir, false), by)
+	var led []tools.Effect // where the directory is a link
+	if dir, ok := everythingBelow(pattern); ok && effect.Kind == tools.WritesPath {
+		to := effect
+		to.Path, to.Named, to.Glob, to.Tree = dir, "", false, true
+		if x.follow(&to); to.Path != dir {
+			led = x.within(to, by)
+		}
+		if by.copies && filepath.IsLocal(dir) {
+			return append(x.addFound(effect, dir, x.tree(dir, dir, false), by), led...)
+		}
 	}
 	names, all := x.match(pattern, effect.Tree)
 	if x.matches -= len(names); x.matches < 0 {
@@ -72,7 +80,7 @@ func (x *examination) expand(effect tools.Effect, by *command) []tools.Effect {
 	// What is made by a pattern need not be there yet.
 	effects[0].Examined = effects[0].Unclear == "" && !cared && x.env.Restrictions != nil &&
 		(effect.Kind == tools.ReadsPath || by.keeps)
-	return effects
+	return append(effects, led...)
 }
 
 // uncut reports whether a name stays as it is wherever a shell or xargs would cut

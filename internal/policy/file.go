@@ -170,6 +170,12 @@ func (c *compiler) compile(f *policyFile) *Policy {
 		}
 		p.rules = append(p.rules, c.rule(key, &f.Rules[i]))
 	}
+	excepted := false
+	for i := range p.rules {
+		r := &p.rules[i]
+		r.excepted = excepted
+		excepted = excepted || r.action == Allow && r.could(tools.WritesPath)
+	}
 	for _, kind := range kinds {
 		for i := range p.rules {
 			if r := &p.rules[i]; r.could(kind) {

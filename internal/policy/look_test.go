@@ -218,6 +218,90 @@ func TestOrdinaryWork(t *testing.T) {
 	}
 }
 
+// TestBrought judges commands that make something and put it in another place, or give it another
+// name, in a session that accepts edits.
+func TestBrought(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".github/CODEOWNERS", "infra/dev/main.tf", "infra/file", "src/lib/x.go", "there/x", "tpl/workflows/ci.yml", "tpl/x.go"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(".github", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	ws, err := workspace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	deny := must("version: 1\nrules:\n- {name: prod, action: deny, writes: [infra/prod/]}\n")
+	prod := must("version: 1\nrules:\n- {name: prod, action: deny, writes: [infra/file/workflows/, infra/file/tpl/workflows/]}\n")
+	ask := must("version: 1\nrules:\n- {name: names, action: ask, writes: [workflows]}\n")
+	but := must("version: 1\nrules:\n- {name: fine, action: allow, writes: [g/]}\n- {name: names, action: ask, writes: [workflows]}\n")
+	for _, test := range []struct {
+		policy  *policy.Policy
+		command string
+		want    string
+	}{
+		{policy.Builtin(), "mkdir -p g/workflows && echo evil > g/workflows/ci.yml && mv g .github", "ask"},
+		{policy.Builtin(), "mkdir -p g/workflows && echo evil > g/workflows/ci.yml && cp -r g/. .github", "ask"},
+		{policy.Builtin(), "mkdir -p there/workflows && echo evil > there/workflows/ci.yml && cp -r there/. .github", "ask"},
+		{policy.Builtin(), "mkdir g && echo evil > g/ci.yml && mkdir h && mv g h/workflows && mv h/workflows .github", "ask"},
+		{policy.Builtin(), "cp -r tpl g && mv g/* . && mv tpl .github", "ask"},
+		{policy.Builtin(), "cp -r tpl g && mv g .github", "ask"},
+		{policy.Builtin(), "mkdir -p w t && echo evil > w/ci.yml && for i in workflows .github; do mkdir t; mv w t/$i; mv t w; done; mv w/.github .", "ask"},
+		{policy.Builtin(), "mkdir -p a/b && echo x > a/b/c && mv a/b d", "allow"},
+		{policy.Builtin(), "mkdir -p a/b && echo x > a/b/c && mv a/b .github", "allow"},
+		{policy.Builtin(), "cp -r src new && mv new/lib new/pkg && echo x > new/pkg/x.go && mv new src/new", "allow"},
+		{policy.Builtin(), "mkdir -p new/lib && cp -r src/lib/. new/lib && mv new newer && cp -r newer newest && rm -rf newer", "allow"},
+		{deny, "mkdir -p g/prod && echo x > g/prod/main.tf && cp -r g/. infra", "deny"},
+		{deny, "mkdir -p g/prod && echo x > g/prod/main.tf && mv g/prod infra/", "deny"},
+		{deny, "mkdir -p g/test && echo x > g/test/main.tf && cp -r g/. infra", "allow"},
+		{deny, "cp -r tpl g && mv g infra/test", "allow"},
+		{deny, "rm infra/file && mv tpl infra/file", "allow"},
+		{prod, "rm infra/file && mv tpl infra/file", "ask"},
+		{prod, "mv tpl/x.go infra/file", "allow"},
+		{ask, "cp -r src g && mv g h", "allow"},
+		{ask, "cp -r tpl g && mv g h", "ask"},
+		{but, "cp -r tpl g", "allow"},
+		{but, "cp -r tpl g && mv g h", "ask"},
+		{but, "mkdir -p g/workflows && mv g h", "ask"},
+
+		{policy.Builtin(), "mkdir -p d .github && ln -sr .github d/w && mkdir -p d/w/workflows && echo evil > d/w/workflows/ci.yml", "ask"},
+		{policy.Builtin(), "mkdir -p d && ln -sr .env d/w && cat d/w", "ask"},
+		{policy.Builtin(), "ln -s /proc/self/cwd/.github w && mkdir -p w/workflows && echo evil > w/workflows/ci.yml", "ask"},
+		{policy.Builtin(), "ln -s /proc/self/cwd/.env w && cat w", "ask"},
+		{deny, "ln -s / r", "ask"},
+		{deny, "ln -s /usr/.." + ws.Dir() + "/infra w && mkdir w/prod", "ask"},
+		{deny, "mkdir -p infra/b && ln -s ../prod infra/b && echo x > infra/b/prod/main.tf", "deny"},
+		{deny, "touch prod && ln -s pro* infra/w && echo x > infra/w/main.tf", "ask"},
+		{policy.Builtin(), "ln -s /usr/share/x w && ln -sf /dev/null null", "allow"},
+		{deny, "ln -s ../lib src/lib && ln -s x.go src/y.go", "allow"},
+		{policy.Builtin(), "(cd src && mv tpl .github); rm -rf old; mv tpl .github", "ask"},
+		{prod, "ls -R tpl; mv tpl there infra/file/", "ask"},
+		{policy.Builtin(), "ls -R src; cp -r src new", "allow"},
+		{deny, "mkdir prod && cp -r --parents prod infra", "deny"},
+		{policy.Builtin(), "mv --exchange .github tpl", "ask"},
+		{policy.Builtin(), "mkdir -p .github/workf g && echo evil > .github/workf/ci.yml && mv -T -S lows g .github/workf", "ask"},
+		{policy.Builtin(), "cp -r tpl/. link/", "ask"},
+		{policy.Builtin(), "cp -r src/. link/", "allow"},
+	} {
+		t.Run(test.command, func(t *testing.T) {
+			call := &policy.Subject{
+				Principal: "alice", Level: tools.WorkspaceWrite, Mode: tools.ModeAcceptEdits, Workspace: ws.Dir(),
+				Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite}, Offer: &tools.Offer{Holds: true, Covers: true},
+			}
+			env := tools.Env{Workspace: ws, Restrictions: test.policy.Restrictions(call)}
+			call.Effects = effects.Resolve(env, shell.Effects(test.command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
+			check(t, test.policy.Decide(call, nil), test.want)
+		})
+	}
+}
+
 // TestCommittedWork judges what git shows of commits, where a rule denies to read some of
 // it, by a sandbox that hides the file.
 func TestCommittedWork(t *testing.T) {

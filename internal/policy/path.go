@@ -325,6 +325,12 @@ func (p *pathPattern) sees(s *location) (names []string, ok bool) {
 	return s.names, p.open // what is forbidden by name is so everywhere
 }
 
+// isName reports whether the pattern matches things by their names alone, wherever
+// they are.
+func (p *pathPattern) isName() bool {
+	return p.open && len(p.runs) == 1 && len(p.runs[0]) == 1
+}
+
 // catches reports whether a pattern that forbids matches the path, as it is
 // written or folded.
 func (p *pathPattern) catches(s *target) bool {

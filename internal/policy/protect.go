@@ -298,7 +298,7 @@ func (p *Policy) guardsGlob(s *subject) (place string, certain bool) {
 		return "", false // what is protected of it is judged by itself
 	}
 	for i := range p.protected {
-		if s.globCaughtBy(&p.protected[i], s.effect.Tree) {
+		if !(s.effect.NamesExamined && p.protected[i].isName()) && s.globCaughtBy(&p.protected[i], s.effect.Tree) {
 			return p.protected[i].text, false
 		}
 	}

@@ -36,6 +36,8 @@ type rule struct {
 
 	when *condition
 
+	excepted bool // a rule before it may allow to write some of what it is about
+
 	networks []tools.Network // of the sessions it is about; none means all
 	unclear  Unclear         // what becomes of what it allows and is unclear
 }
@@ -204,13 +206,15 @@ func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
 	// A search through a directory is not what an ask rule for some files in it
 	// is about; whatever changes the directory is, and a deny rule is about
 	// everything. Nor is a rule about what was looked at and is not there, or is
-	// left out of what is read.
+	// left out of what is read. Where only names were examined, a rule about a name
+	// alone was met where the thing was before, unless that may be an exception.
 	changes := s.effect.Kind == tools.WritesPath
 	below := s.effect.Tree && !s.effect.Withholds && (r.action == Deny || changes) && !(changes && s.effect.Examined)
 	for i := range patterns {
 		p := &patterns[i]
+		known := s.effect.NamesExamined && p.isName() && !r.excepted && r.when == nil
 		if s.effect.Glob {
-			if (below || !s.effect.Examined) && s.globCaughtBy(p, below) {
+			if (below || !s.effect.Examined) && !known && s.globCaughtBy(p, below) {
 				best = touches
 			}
 			continue
@@ -218,7 +222,7 @@ func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
 		if p.catches(at) || s.effect.Named != "" && p.catches(s.namedTarget()) {
 			return matches
 		}
-		if below && (p.catchesBelow(at) || s.effect.Stored && s.effect.Named != "" && p.catchesBelow(s.namedTarget())) { // git may not follow the link
+		if below && !known && (p.catchesBelow(at) || s.effect.Stored && s.effect.Named != "" && p.catchesBelow(s.namedTarget())) { // git may not follow the link
 			best = touches
 		}
 	}

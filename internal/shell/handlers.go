@@ -4,6 +4,7 @@
 package shell
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -319,6 +320,9 @@ func copyFiles(c *invocation, p *programs.Program) {
 		}
 		return
 	}
+	if words.flag("renames") {
+		c.doubt("what is there gets another name")
+	}
 	to, known := words.has("target")
 	isDir := known || len(from) > 2
 	if !known && len(from) > 1 {
@@ -347,42 +351,73 @@ func copyFiles(c *invocation, p *programs.Program) {
 		}
 	}
 	for _, w := range from {
-		if words.flag("symbolic") && w.known() && strings.HasPrefix(w.text, "/") && c.outsideWorkspace(w.text) {
+		if words.flag("symbolic") && c.leadsAway(w) {
 			// What a link leads to is not touched by making it, and where it leads out the
 			// jail says what can be done through it.
 			backup(c.arrives(w, to, false, isDir, words.flag("file"), words.flag("parents")))
 			continue
 		}
-		source := w
-		if words.flag("symbolic") && w.known() && !strings.HasPrefix(w.text, "/") && to.known() {
-			source = linkTarget(w, to, isDir)
+		sources := []word{w}
+		if words.flag("symbolic") && !words.flag("relative") && !strings.HasPrefix(w.text, "/") {
+			sources = linkTargets(w, to, isDir, words.flag("file"))
 		}
-		c.reads(source, tree || words.flag("symbolic"))
-		if name == "mv" || name == "ln" || words.flag("link") {
-			// What is moved is gone from there; what is linked can be written
-			// through the link.
-			c.writes(source, tree || words.flag("symbolic"))
+		for _, source := range sources {
+			c.reads(source, tree || words.flag("symbolic"))
+			if name == "mv" || name == "ln" || words.flag("link") {
+				// What is moved is gone from there; what is linked can be written
+				// through the link.
+				c.writes(source, tree || words.flag("symbolic"))
+			}
 		}
 		backup(c.arrives(w, to, tree, isDir, words.flag("file"), words.flag("parents")))
 	}
 }
 
-// outsideWorkspace reports whether an absolute path is not in the workspace.
-func (c *invocation) outsideWorkspace(path string) bool {
-	dir := c.a.place.Workspace
-	return dir == "" || path != dir && !strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+// leadsAway reports whether a link to what a word names leads out of the workspace, and not to
+// where commands of the session may have made links, nor to what processes have open. It doubts
+// one to a directory above these.
+func (c *invocation) leadsAway(w word) bool {
+	if !w.known() || !strings.HasPrefix(w.text, "/") || cleaningHides(w.text) {
+		return false
+	}
+	place, name := c.a.place, path.Clean(w.text)
+	for _, dir := range append([]string{place.Workspace, place.Home, place.Temp, "/proc/self", "/dev/fd"}, place.Temporary...) {
+		switch {
+		case dir == "":
+		case isBelow(name, dir):
+			return false
+		case isBelow(dir, name):
+			c.doubt("through the link, what is in " + dir + " has other names")
+			return true
+		}
+	}
+	_, itself := ofItself(name)
+	return !itself && !ofProcess(name)
 }
 
-// linkTarget is what a symbolic link means, seen from the directory it is in.
-func linkTarget(w, link word, isDir bool) word {
-	dir := link.text
-	if !isDir {
-		dir = dir[:strings.LastIndexByte(dir, '/')+1]
+// linkTargets are what a symbolic link may mean, seen from the directory it is in: that of its name
+// or, where a directory has that name, the directory itself.
+func linkTargets(w, link word, isDir, isFile bool) []word {
+	if link.unknown || link.pipe {
+		return []word{{unknown: true}}
 	}
-	if dir == "" || dir == "." {
-		return w
+	seenFrom := func(dir string) word {
+		if dir == "" || dir == "." {
+			return w
+		}
+		at := link
+		at.text = strings.TrimSuffix(dir, "/")
+		return within(at, w)
 	}
-	return lit(strings.TrimSuffix(dir, "/") + "/" + w.text)
+	inside := seenFrom(link.text)
+	beside := seenFrom(link.text[:strings.LastIndexByte(link.text, '/')+1])
+	switch {
+	case isDir:
+		return []word{inside}
+	case isFile || beside == inside:
+		return []word{beside}
+	}
+	return []word{beside, inside}
 }
 
 // arrives adds the effects of putting a file at a destination: the file replaces the destination or,
@@ -400,7 +435,11 @@ func (c *invocation) arrives(w, to word, tree, isDir, isFile, parents bool) (rep
 	name := w
 	text := strings.TrimRight(w.text, "/")
 	switch last := text[strings.LastIndexByte(text, '/')+1:]; {
-	case w.unknown || w.pipe || last == "." || last == ".." || last == "" || parents:
+	case w.unknown || w.pipe:
+		c.writes(beneath(to), false)
+		return replaced
+	case parents:
+	case last == "." || last == ".." || last == "":
 		c.writes(beneath(to), false)
 		return replaced
 	default:

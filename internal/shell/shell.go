@@ -113,13 +113,19 @@ func malformed(command, reason string) []tools.Effect {
 	return effects
 }
 
-// distinct drops effects that were named before.
+// distinct drops effects that were named before. What a program that changes trees does is
+// named as a whole: which effects follow the one of running it tells how they are judged.
 func distinct(effects []tools.Effect) []tools.Effect {
 	seen := make(map[string][]int)
-	n := 0
-	for _, e := range effects {
+	n, from := 0, 0
+	for i, e := range effects {
+		if e.Kind == tools.RunsProgram {
+			if from = 0; changesTree(effects[i+1:]) {
+				from = n
+			}
+		}
 		name := e.Path + e.Host + strings.Join(e.Argv, " ")
-		same := func(i int) bool { return equal(effects[i], e) }
+		same := func(i int) bool { return i >= from && equal(effects[i], e) }
 		if slices.ContainsFunc(seen[name], same) {
 			continue
 		}
@@ -128,6 +134,20 @@ func distinct(effects []tools.Effect) []tools.Effect {
 		n++
 	}
 	return effects[:n]
+}
+
+// changesTree reports whether the program changes a tree whose effects these are, and those of
+// other programs after them.
+func changesTree(effects []tools.Effect) bool {
+	for _, e := range effects {
+		if e.Kind == tools.RunsProgram {
+			return false
+		}
+		if e.Kind == tools.WritesPath && e.Tree {
+			return true
+		}
+	}
+	return false
 }
 
 func equal(a, b tools.Effect) bool {

@@ -37,6 +37,11 @@ type Effect struct {
 	// below, was examined: what a policy may care about is an effect by itself.
 	Examined bool
 
+	// NamesExamined says that of what is changed everything below was examined, but
+	// for where it comes to lie: what a policy may care about wherever it is, by its
+	// name alone, is an effect by itself.
+	NamesExamined bool
+
 	// Removes says that the path is removed, and that nothing is put there.
 	Removes bool
 
