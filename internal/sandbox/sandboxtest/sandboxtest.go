@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/programtest"
 	exechelper "github.com/toolserver/toolserver/internal/sandbox/helper"
@@ -87,6 +88,7 @@ func Unprivileged(t *testing.T, tests, skip string) {
 // fail.
 func runTests(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
+	cmd.WaitDelay = time.Minute // or a process that is left, and has its output, holds up all tests
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
