@@ -63,7 +63,6 @@ type Tool struct {
 	compiled func() error    // prepares what follows, once: a server needs few of all tools
 	text     json.RawMessage // of the schema
 	schema   *jsonschema.Schema
-	check    *check
 	shape    map[string]any // the schema as values
 }
 
@@ -75,8 +74,6 @@ type Meaning struct {
 	Result string `yaml:"result"` // an expression that makes their result of ours; empty: it is the same
 
 	when, input, result program
-	plainWhen           part    // nil: when has to be evaluated
-	plainInput          []entry // nil: input has to be evaluated
 
 	keys                map[string]string // of ours, and what they are made of
 	constants, chosenBy map[string]any    // of our input, and of theirs
@@ -228,7 +225,6 @@ func (t *Tool) compile() error {
 		return err
 	}
 	t.shape = value.(map[string]any)
-	t.check = newCheck(t.shape)
 	for _, m := range t.Means {
 		var read [3]*ast.AST
 		for i, part := range []struct {
@@ -241,7 +237,6 @@ func (t *Tool) compile() error {
 		}
 		known, _ := t.shape["properties"].(map[string]any)
 		m.read(read[0], read[1], known)
-		m.plainWhen, m.plainInput = plainCondition(read[0]), plainInput(read[1])
 	}
 	return nil
 }

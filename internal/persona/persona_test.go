@@ -221,7 +221,6 @@ func FuzzTranslate(f *testing.F) {
 			text = string(made)
 		}
 		call, err := tool.Translate([]byte(text))
-		samePlain(t, tool, text)
 		if err == nil {
 			if !json.Valid(call.Input) || !slices.ContainsFunc(tool.Means, func(m *Meaning) bool { return m.Tool == call.Tool }) {
 				t.Fatalf("%s %s became %s %s", tool.Name, text, call.Tool, call.Input)
@@ -236,42 +235,6 @@ func FuzzTranslate(f *testing.F) {
 			t.Errorf("%s of %s, %s: %v names no key", tool.Name, tool.System.Name, text, wrong)
 		}
 	})
-}
-
-// samePlain holds what is evaluated without CEL, or found to fit without a validator,
-// against what they say.
-func samePlain(t *testing.T, tool *Tool, text string) {
-	t.Helper()
-	tool.mustCompile()
-	value, err := tool.decode([]byte(text))
-	if err != nil {
-		return
-	}
-	value = settle(tool.shape, value)
-	wrong := tool.schema.Validate(value)
-	if wrong != nil && tool.check.fits(value) {
-		t.Fatalf("%s of %s, %s seems to fit: %v", tool.Name, tool.System.Name, text, wrong)
-	}
-	input, ok := value.(map[string]any)
-	if !ok || wrong != nil {
-		return
-	}
-	for i := range tool.Means {
-		quick, slow := tool.Means[i], *tool.Means[i]
-		slow.plainWhen, slow.plainInput = nil, nil
-		applies, _ := quick.applies(input)
-		if want, _ := slow.applies(input); applies != want {
-			t.Fatalf("%s of %s, %s: is it meaning %d? plainly %t, by CEL %t", tool.Name, tool.System.Name, text, i, applies, want)
-		}
-		if !applies {
-			continue
-		}
-		got, err := quick.translate(input)
-		want, wantErr := slow.translate(input)
-		if fmt.Sprint(err) != fmt.Sprint(wantErr) || string(tools.Canonical(got)) != string(tools.Canonical(want)) {
-			t.Fatalf("%s of %s, %s, meaning %d: plainly %s %v, by CEL %s %v", tool.Name, tool.System.Name, text, i, got, err, want, wantErr)
-		}
-	}
 }
 
 // namesKey reports whether a message has a key of the schema in it.

@@ -33,10 +33,8 @@ func (t *Tool) Translate(text []byte) (Call, error) {
 	}
 	t.mustCompile()
 	value = settle(t.shape, value)
-	if !t.check.fits(value) {
-		if err := t.schema.Validate(value); err != nil {
-			return Call{}, schema.Problems(err)
-		}
+	if err := t.schema.Validate(value); err != nil {
+		return Call{}, schema.Problems(err)
 	}
 	input := value.(map[string]any) // as the schema says
 	call := Call{}
@@ -88,11 +86,6 @@ func (m *Meaning) applies(input map[string]any) (bool, error) {
 	if m.when == nil {
 		return true, nil
 	}
-	if m.plainWhen != nil {
-		if truth, ok := m.plainWhen(&scope{input: input}).value.(bool); ok {
-			return truth, nil
-		}
-	}
 	value, _, err := m.when.Eval(map[string]any{"input": input})
 	if err != nil {
 		return false, problem("", "%v", err)
@@ -103,11 +96,6 @@ func (m *Meaning) applies(input map[string]any) (bool, error) {
 func (m *Meaning) translate(input map[string]any) (json.RawMessage, error) {
 	if m.input == nil {
 		return tools.AppendJSON(nil, input), nil
-	}
-	if m.plainInput != nil {
-		if made, ok := appendTo(nil, m.plainInput, input); ok {
-			return made, nil
-		}
 	}
 	value, _, err := m.input.Eval(map[string]any{"input": input})
 	if err != nil {
