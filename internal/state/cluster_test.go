@@ -74,12 +74,14 @@ func TestNodeRestarts(t *testing.T) {
 			t.Error("nothing was written")
 		}
 		for _, key := range keys {
-			wants(t, kv, key, key)
+			if entry := patient(t, func() (state.Entry, error) { return kv.Get(t.Context(), key) }); string(entry.Value) != key {
+				t.Errorf("%s has %.40q", key, entry.Value)
+			}
 			seen.wait(t, key)
 		}
 	}
 	for n, seq := range appended {
-		found := must[[]state.Record](t)(log.Read(t.Context(), "t", seq, 1))
+		found := patient(t, func() ([]state.Record, error) { return log.Read(t.Context(), "t", seq, 1) })
 		if len(found) != 1 || found[0].Seq != seq || string(found[0].Data) != fmt.Sprint(n) {
 			t.Errorf("record %d, which was stored as %d: %+v", n, seq, found)
 		}
@@ -87,22 +89,28 @@ func TestNodeRestarts(t *testing.T) {
 	t.Logf("%d and %d entries, %d records", len(acked[0]), len(acked[1]), len(appended))
 }
 
-// progress waits until each engine writes, with patience for an election.
+// progress waits until each engine writes.
 func progress(t *testing.T, engines []state.Engine, space state.Space) {
 	t.Helper()
 	for i, e := range engines {
 		kv := bucket(t, e, space)
-		for deadline := time.Now().Add(statetest.ElectionTime); ; {
-			begun := time.Now()
-			_, err := kv.Put(t.Context(), fmt.Sprint("progress/", i), nil, 0)
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, state.ErrUnavailable) || time.Now().After(deadline) {
-				t.Fatalf("Put: %v after %v", err, time.Since(begun))
-			}
-			time.Sleep(10 * time.Millisecond)
+		patient(t, func() (state.Revision, error) { return kv.Put(t.Context(), fmt.Sprint("progress/", i), nil, 0) })
+	}
+}
+
+// patient does something that may be unavailable during an election.
+func patient[T any](t *testing.T, do func() (T, error)) T {
+	t.Helper()
+	for deadline := time.Now().Add(statetest.ElectionTime); ; {
+		begun := time.Now()
+		done, err := do()
+		if err == nil {
+			return done
 		}
+		if !errors.Is(err, state.ErrUnavailable) || time.Now().After(deadline) {
+			t.Fatalf("%v after %v", err, time.Since(begun))
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
