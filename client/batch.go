@@ -41,7 +41,7 @@ type Batch struct {
 	ending bool         // no call follows once all have ended
 
 	byPosition map[uint32]*batchCall // what the batch of the server was sent, by its position there
-	cancelled  []*batchCall          // before any server had them, and not told yet
+	unsent     []*batchCall          // ended before any server had them, and not told yet
 
 	connected bool          // there was a stream
 	stream    batchStream   // takes calls and orders; nil where none does

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -22,8 +21,8 @@ type batchCall struct {
 	heard, ended bool   // an event of it came, or its ending
 	executionID  string
 	sequence     uint64
-	unheard      int    // batches that ended without a word of it, though it was sent
-	reason       string // of who cancelled it before any server had it
+	unheard      int       // batches that ended without a word of it, though it was sent
+	unsent       *pb.Event // its ending, where no server had it
 }
 
 // maxUnheard is in how many batches a call is sent of which no word comes.
@@ -132,15 +131,22 @@ func (b *Batch) end(ctx context.Context, call *batchCall, event *pb.Event) error
 	}}})
 }
 
-// tellCancelled gives out the endings of calls that were cancelled before any server had
-// them. It reports whether there is nothing left to run.
-func (b *Batch) tellCancelled(ctx context.Context) (idle bool, err error) {
+// endUnsent ends a call that no server has. The caller holds the lock.
+func (b *Batch) endUnsent(call *batchCall, ending *pb.Event) {
+	call.unsent = ending
+	b.unsent = append(b.unsent, call)
+	b.ended(call)
+}
+
+// tellUnsent gives out the endings of calls that no server had. It reports whether there is
+// nothing left to run.
+func (b *Batch) tellUnsent(ctx context.Context) (idle bool, err error) {
 	b.mu.Lock()
-	cancelled := b.cancelled
-	b.cancelled, idle = nil, b.closed && b.open == 0 && len(b.calls) > 0
+	unsent := b.unsent
+	b.unsent, idle = nil, b.closed && b.open == 0 && len(b.calls) > 0
 	b.mu.Unlock()
-	for _, call := range cancelled {
-		if err := b.end(ctx, call, cancelledEvent(call.reason)); err != nil {
+	for _, call := range unsent {
+		if err := b.end(ctx, call, call.unsent); err != nil {
 			return false, err
 		}
 	}
@@ -150,15 +156,11 @@ func (b *Batch) tellCancelled(ctx context.Context) (idle bool, err error) {
 // cancelledEvent is the ending of a call that was cancelled before any server had it.
 func cancelledEvent(reason string) *pb.Event {
 	const message = "The call was cancelled before it was sent. Nothing of it ran."
-	return &pb.Event{
-		Sequence: 1, Time: timestamppb.Now(),
-		Kind: &pb.Event_Finished{Finished: &pb.Finished{
-			Outcome:      pb.Outcome_OUTCOME_CANCELLED,
-			Content:      textContent(message),
-			Failure:      &pb.Failure{Code: "cancelled", Message: message},
-			Cancellation: &pb.Cancellation{Reason: reason, By: "client"},
-		}},
-	}
+	return unsent(&pb.Finished{
+		Outcome:      pb.Outcome_OUTCOME_CANCELLED,
+		Failure:      &pb.Failure{Code: "cancelled", Message: message},
+		Cancellation: &pb.Cancellation{Reason: reason, By: "client"},
+	})
 }
 
 // summarise adds the summary of a batch to that of all. It is the last word on what the

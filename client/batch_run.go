@@ -88,11 +88,11 @@ func continued(first string, n int) string {
 // none will.
 func (b *Batch) waitForMore(ctx context.Context) (bool, error) {
 	for {
-		if _, err := b.tellCancelled(ctx); err != nil {
+		if _, err := b.tellUnsent(ctx); err != nil {
 			return false, err
 		}
 		b.mu.Lock()
-		left, closed, unsent := b.open > 0, b.closed, len(b.cancelled) > 0
+		left, closed, unsent := b.open > 0, b.closed, len(b.unsent) > 0
 		b.mu.Unlock()
 		if unsent {
 			continue
@@ -123,7 +123,7 @@ func (b *Batch) runOne(ctx context.Context) error {
 		doubt   = b.watched // the server may have the batch
 	)
 	for {
-		if idle, err := b.tellCancelled(ctx); err != nil || idle && !doubt {
+		if idle, err := b.tellUnsent(ctx); err != nil || idle && !doubt {
 			return err
 		}
 		var receive func() (*pb.BatchEvent, error)
@@ -225,6 +225,10 @@ func (b *Batch) takeOutbox(stream batchStream) (messages []*pb.ExecuteBatchReque
 	for _, next := range b.outbox {
 		if call := next.call; call != nil {
 			if call.ended { // it was cancelled
+				continue
+			}
+			if refused := b.client.tooLarge(call.request); refused != nil {
+				b.endUnsent(call, refused)
 				continue
 			}
 			call.sent = true

@@ -70,9 +70,7 @@ func (b *Batch) cancelUnsent(callID, reason string) []string {
 		case call.sent:
 			ids = append(ids, id)
 		default:
-			call.reason = reason
-			b.cancelled = append(b.cancelled, call)
-			b.ended(call)
+			b.endUnsent(call, cancelledEvent(reason))
 		}
 	}
 	b.stir()

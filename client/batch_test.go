@@ -382,6 +382,20 @@ func TestBatchUnsent(t *testing.T) {
 	}
 }
 
+// TestBatchTooLarge holds that an input which no message has room for ends its call alone.
+func TestBatchTooLarge(t *testing.T) {
+	server, _ := start(t)
+	batch := agent(t, server.Address, pb.Mode_MODE_ALLOW).Batch(t.Context(), nil)
+	add(t, batch, "a", "write_file", `{"path": "a", "content": "x"}`)
+	add(t, batch, "b", "write_file", `{"path": "b", "content": "`+strings.Repeat("x", 5_000_000)+`"}`)
+	add(t, batch, "c", "read_file", `{"path": "a"}`)
+	results, err := batch.Results()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantResults(t, results, "a OUTCOME_SUCCEEDED OK, b OUTCOME_INVALID_INPUT OK, c OUTCOME_SUCCEEDED OK")
+}
+
 // TestManyCalls adds calls that nobody reads of: the client neither waits nor
 // keeps anything back when it is closed. Read to the end, each call has its result.
 func TestManyCalls(t *testing.T) {

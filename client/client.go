@@ -82,6 +82,7 @@ type link struct {
 
 	mu     sync.Mutex
 	server string // at the other end, as far as is known; see server.go
+	limits *pb.Limits
 }
 
 // maxReceive is the largest message a client takes; the server decides what it sends.

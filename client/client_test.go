@@ -84,6 +84,7 @@ func TestClient(t *testing.T) {
 			{client.Call{Tool: "write_file", Input: map[string]any{"path": "a.txt", "content": "one\n"}}, pb.Outcome_OUTCOME_SUCCEEDED, "Created a.txt"},
 			{client.Call{Tool: "read_file", Input: `{"path": "a.txt"}`}, pb.Outcome_OUTCOME_SUCCEEDED, "one"},
 			{client.Call{Tool: "read_file"}, pb.Outcome_OUTCOME_INVALID_INPUT, "path"},
+			{client.Call{Tool: "write_file", Input: map[string]any{"path": "a", "content": strings.Repeat("x", 5_000_000)}}, pb.Outcome_OUTCOME_INVALID_INPUT, "the maximum is 2097152"},
 			{client.Call{Tool: "read_fle"}, pb.Outcome_OUTCOME_NO_SUCH_TOOL, "read_file"},
 			{client.Call{Tool: "bash", Input: `{"command": "sleep 60"}`, Timeout: time.Millisecond}, pb.Outcome_OUTCOME_TIMED_OUT, ""},
 		} {

@@ -135,6 +135,9 @@ func (f *follower) open(ctx context.Context) (func() (*pb.Event, error), error) 
 		if f.sentTo, err = f.client.server(ctx); err != nil {
 			return nil, err
 		}
+		if refused := f.client.tooLarge(f.call); refused != nil {
+			return func() (*pb.Event, error) { return refused, nil }, nil
+		}
 	}
 	stream, err := tools.ExecuteTool(addressed(ctx, f.sentTo), f.call)
 	return receiver[*pb.Event](stream, err)

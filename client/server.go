@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -40,8 +41,27 @@ func (c *Client) server(ctx context.Context) (string, error) {
 	server := fmt.Sprintf("%d.%d", info.GetStartTime().GetSeconds(), info.GetStartTime().GetNanos())
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
-	c.link.server = server
+	c.link.server, c.link.limits = server, info.GetLimits()
 	return server, nil
+}
+
+// tooLarge returns the ending of a call whose input no server takes; nil where it is not too
+// large. It is not sent: a message that is too large ends a stream, and all that is in it.
+func (c *Client) tooLarge(call *pb.ExecuteToolRequest) *pb.Event {
+	c.link.mu.Lock()
+	most := c.link.limits.GetMaxInputBytes()
+	c.link.mu.Unlock()
+	if most == 0 || uint64(len(call.GetInputJson())) <= most {
+		return nil
+	}
+	message := fmt.Sprintf("the input has %d bytes: the maximum is %d", len(call.GetInputJson()), most)
+	return unsent(&pb.Finished{Outcome: pb.Outcome_OUTCOME_INVALID_INPUT, Failure: &pb.Failure{Code: "invalid_input", Message: message}})
+}
+
+// unsent is the ending of a call that no server was sent.
+func unsent(finished *pb.Finished) *pb.Event {
+	finished.Content = textContent(finished.GetFailure().GetMessage())
+	return &pb.Event{Sequence: 1, Time: timestamppb.Now(), Kind: &pb.Event_Finished{Finished: finished}}
 }
 
 // addressed has a request be for one server; empty: for whichever takes it.

@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/quota"
+	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/source"
@@ -504,9 +505,9 @@ func (c *Config) validateLimits(fault FaultFunc) {
 	within(fault, "wire.min_ping_interval", w.MinPingInterval, time.Millisecond, day)
 	within(fault, "wire.max_connection_age", w.MaxConnectionAge, time.Second, 365*day)
 	within(fault, "wire.max_connection_grace", w.MaxConnectionGrace, time.Second, 365*day)
-	if x.MaxResultBytes > w.MaxMessageBytes-envelope {
+	if x.MaxResultBytes > w.MaxMessageBytes-service.Envelope {
 		fault("executions.max_result_bytes", "%s does not fit into a message: leave %s for the rest of it below wire.max_message_bytes, %s",
-			x.MaxResultBytes, size.Bytes(envelope), w.MaxMessageBytes)
+			x.MaxResultBytes, size.Bytes(service.Envelope), w.MaxMessageBytes)
 	}
 }
 
@@ -518,9 +519,6 @@ func (c *Answers) validate(fault FaultFunc, result size.Bytes) {
 		fault("answers.default", "%v (answers.max is %s)", err, c.Max)
 	}
 }
-
-// envelope is the room a message needs besides a result's content, in bytes.
-const envelope = 32 << 10
 
 // within notes a value that is out of bounds.
 func within[T cmp.Ordered](fault FaultFunc, key string, value, least, most T) {

@@ -484,7 +484,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		GoVersion: goVersion,
 		StartTime: timestamppb.New(s.server.started),
 		Limits: &pb.Limits{
-			MaxInputBytes:       tools.MaxInputBytes,
+			MaxInputBytes:       uint64(min(tools.MaxInputBytes, s.server.config.Wire.WithDefaults().MaxMessageBytes-Envelope)),
 			MaxInputDepth:       tools.MaxDepth,
 			MaxResultBytes:      uint64(limits.MaxResultBytes),
 			MaxOutputChunkBytes: executor.MaxChunk,

@@ -27,6 +27,10 @@ type Wire struct {
 	MaxConnectionGrace time.Duration `yaml:"max_connection_grace"` // for the streams of such a client; 10 min
 }
 
+// Envelope is the room a message needs besides the input of a call or the content of its
+// result, in bytes.
+const Envelope = 32 << 10
+
 // windows are the flow-control windows for requests, in bytes. Being set, they
 // spare each connection the pings by which gRPC would measure them.
 const windows = 1 << 20
