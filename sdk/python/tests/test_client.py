@@ -159,6 +159,7 @@ class ClientTest(unittest.TestCase):
             ("read_file", '{"path": "a.txt"}', "SUCCEEDED", "one"),
             ("read_file", None, "INVALID_INPUT", "path"),
             ("read_fle", b"{}", "NO_SUCH_TOOL", "read_file"),
+            ("write_file", {"path": "b", "content": "x" * 5_000_000}, "INVALID_INPUT", "the maximum is"),
         ]:
             finished = toolserver.result(agent.execute(tool, input))
             self.assertEqual(event_pb2.Outcome.Name(finished.outcome), f"OUTCOME_{outcome}")
@@ -171,6 +172,8 @@ class ClientTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "clear text") as caught:
             toolserver.Client("example.com:1", token="secret")
         self.assertNotIn("secret", str(caught.exception))
+        with self.assertRaisesRegex(ValueError, "without http://"):
+            toolserver.Client("http://example.com:1", token="secret")
         with self.assertRaises(grpc.RpcError) as caught:
             self.connect(who="nobody").list()
         self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
@@ -263,7 +266,11 @@ class ClientTest(unittest.TestCase):
             batch.call(tool, input, call_id=call_id)
         batch.call("list_dir", call_id="read")
         batch.call("list_dir", call_id="x" * 257)
-        write, read, missing, malformed, twice, long = batch.results()
+        batch.call("write_file", {"path": "b", "content": "x" * 5_000_000})
+        batch.call("list_dir", call_id="last")
+        write, read, missing, malformed, twice, long, large, last = batch.results()
+        self.assertEqual(large.finished.outcome, event_pb2.OUTCOME_INVALID_INPUT)
+        self.assertEqual(last.finished.outcome, event_pb2.OUTCOME_SUCCEEDED)
         self.assertEqual(write.finished.outcome, event_pb2.OUTCOME_SUCCEEDED)
         self.assertIn("one", toolserver.text(read.finished))
         self.assertEqual(missing.finished.outcome, event_pb2.OUTCOME_FAILED)

@@ -109,12 +109,31 @@ def lost_event(call_id: str, execution_id: str, last: int) -> event_pb2.Event:
 
 def cancelled_event(reason: str) -> event_pb2.Event:
     """Returns the ending of a call that was cancelled before any server had it."""
+    event = _unsent_event(event_pb2.OUTCOME_CANCELLED, "cancelled", _UNSENT)
+    event.finished.cancellation.reason, event.finished.cancellation.by = reason, "client"
+    return event
+
+
+def too_large_event(
+    call: tool_service_pb2.ExecuteToolRequest, most: int
+) -> Optional[event_pb2.Event]:
+    """Returns the ending of a call whose input no server takes; None where it is not too large.
+
+    It is not sent: a message that is too large ends a stream, and all that is in it.
+    """
+    if not most or len(call.input_json) <= most:
+        return None
+    message = f"the input has {len(call.input_json)} bytes: the maximum is {most}"
+    return _unsent_event(event_pb2.OUTCOME_INVALID_INPUT, "invalid_input", message)
+
+
+def _unsent_event(outcome: event_pb2.Outcome, code: str, message: str) -> event_pb2.Event:
+    """Returns the ending of a call that no server was sent."""
     event = event_pb2.Event(sequence=1)
     event.time.GetCurrentTime()
-    event.finished.outcome = event_pb2.OUTCOME_CANCELLED
-    event.finished.content.append(content_pb2.Content(text=_UNSENT))
-    event.finished.failure.code, event.finished.failure.message = "cancelled", _UNSENT
-    event.finished.cancellation.reason, event.finished.cancellation.by = reason, "client"
+    event.finished.outcome = outcome
+    event.finished.content.append(content_pb2.Content(text=message))
+    event.finished.failure.code, event.finished.failure.message = code, message
     return event
 
 

@@ -14,6 +14,7 @@ import grpc
 
 from toolserver._calls import Input, Tries, call_request, cancelled_event
 from toolserver._calls import addressed, for_another, lost_connection, lost_event, not_taken
+from toolserver._calls import too_large_event
 from toolserver.v1 import batch_pb2, content_pb2, dialect_service_pb2, event_pb2, tool_service_pb2
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Batch:
         # calls were in the batches before that.
         self._by_position: Dict[int, _Call] = {}
         self._before = 0
-        self._cancelled: List[Tuple[_Call, str]] = []  # before any server had them
+        self._unsent: List[Tuple[_Call, event_pb2.Event]] = []  # ended before any server had them
         self._outbox: Optional[_Outbox] = None  # of the stream that takes orders, if one does
         self._number = 0  # of the last event that was given out
         self._summary = batch_pb2.BatchFinished()
@@ -172,8 +173,7 @@ class Batch:
             sent = [call.request.call_id for call in calls if call.sent]
             for call in calls:
                 if not call.sent:
-                    self._cancelled.append((call, reason))
-                    self._ended(call)
+                    self._end_unsent(call, cancelled_event(reason))
             self._changed.notify_all()
         for one in reversed(sent):  # so that none begins for the end of another
             self._client.cancel(one, reason)
@@ -223,8 +223,8 @@ class Batch:
                     raise
                 more = False  # nobody continued it
             else:
-                while (more := self._wait_for_more()) and self._cancelled:
-                    yield from self._tell_cancelled()
+                while (more := self._wait_for_more()) and self._unsent:
+                    yield from self._tell_unsent()
                 more = more or self._watched
             if not more:
                 self._number += 1
@@ -266,7 +266,7 @@ class Batch:
         tries, last = Tries(self._client.patience), 0
         doubt = self._watched  # the server that was sent the batch may have it
         while True:
-            yield from self._tell_cancelled()
+            yield from self._tell_unsent()
             if not doubt and self._stream is None and self._idle():
                 return
             try:
@@ -340,6 +340,10 @@ class Batch:
                 with self._changed:
                     if outbox is not self._outbox or call.ended:
                         continue  # it was cancelled, or another stream took the place
+                    refused = too_large_event(call.request, self._client.max_input)
+                    if refused is not None:
+                        self._end_unsent(call, refused)
+                        continue
                     call.sent = True
                     self._by_position[len(self._by_position) + 1] = call
             yield message
@@ -397,7 +401,7 @@ class Batch:
         """Waits until a call has to go into another batch. False: none will."""
         with self._changed:
             while True:
-                if self._cancelled or self._open:
+                if self._unsent or self._open:
                     return True  # or to be told
                 if self._closed:
                     return False
@@ -408,11 +412,15 @@ class Batch:
         with self._changed:
             return self._closed and bool(self._calls) and self._open == 0
 
-    def _tell_cancelled(self) -> Iterator[batch_pb2.BatchEvent]:
-        """Tells the endings of calls that were cancelled before any server had them."""
-        while self._cancelled:
-            call, reason = self._cancelled.pop(0)
-            yield self._end(call, cancelled_event(reason))
+    def _end_unsent(self, call: _Call, ending: event_pb2.Event) -> None:
+        """Ends a call that no server has. The caller has the lock."""
+        self._unsent.append((call, ending))
+        self._ended(call)
+
+    def _tell_unsent(self) -> Iterator[batch_pb2.BatchEvent]:
+        """Tells the endings of calls that no server had."""
+        while self._unsent:
+            yield self._end(*self._unsent.pop(0))
 
     def _lose_unended(self, summary: batch_pb2.BatchFinished) -> Iterator[batch_pb2.BatchEvent]:
         """Ends what a summary leaves open, which is the last word on what the batch had.

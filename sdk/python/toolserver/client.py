@@ -19,7 +19,7 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, 
 import grpc
 
 from toolserver._calls import Input, Tries, addressed, call_request, for_another
-from toolserver._calls import lost_connection, lost_event, new_id, not_taken
+from toolserver._calls import lost_connection, lost_event, new_id, not_taken, too_large_event
 from toolserver.agents import Agent, serve
 from toolserver.batch import Batch
 from toolserver.v1 import approval_pb2, approval_service_pb2, batch_pb2, content_pb2, event_pb2
@@ -72,6 +72,8 @@ class Client:
         a token travel to another machine without them. patience is how many seconds a
         lost connection is made anew before an error is raised.
         """
+        if re.match("https?://", address):
+            raise ValueError(f"{address}: an address is host:port or unix:/path, without http://")
         if token and credentials is None and not plaintext and not _is_local(address):
             raise ValueError(
                 f"the token would travel to {address} in clear text: give credentials, "
@@ -88,6 +90,7 @@ class Client:
         self._use(channel)
         self.session = session
         self.patience = patience
+        self.max_input = 0  # bytes of the input of a call; 0: not known yet
 
     def _use(self, channel: grpc.Channel) -> None:
         self.tools = ToolServiceStub(channel)
@@ -322,8 +325,9 @@ class Client:
         A call that finds no server here was not sent. One that is sent after this names
         the server, so that no other takes it.
         """
-        start = self.tools.GetServerInfo(tool_service_pb2.GetServerInfoRequest()).start_time
-        return f"{start.seconds}.{start.nanos}"
+        info = self.tools.GetServerInfo(tool_service_pb2.GetServerInfoRequest())
+        self.max_input = info.limits.max_input_bytes
+        return f"{info.start_time.seconds}.{info.start_time.nanos}"
 
     def _again(self, do: Callable[[], Any]) -> Any:
         """Does what can be done twice until the connection holds."""
@@ -371,6 +375,12 @@ class _Follower:
         while True:
             stream = None
             try:
+                if self.unsent():
+                    self.sent_to = self.client.server()
+                    refused = too_large_event(self.call, self.client.max_input)
+                    if refused is not None:
+                        yield refused
+                        return
                 stream = self.open()
                 for response in stream:
                     event = response.event
@@ -401,6 +411,10 @@ class _Follower:
                 if stream is not None:
                     stream.cancel()
 
+    def unsent(self) -> bool:
+        """Whether there is a call that no server can have."""
+        return self.call is not None and not self.heard and not self.doubt
+
     def open(self):
         """Opens the next stream.
 
@@ -409,8 +423,6 @@ class _Follower:
         """
         if self.call is None or self.heard:
             return self.client.tools.WatchExecution(self.watch)
-        if not self.doubt:
-            self.sent_to = self.client.server()
         return self.client.tools.ExecuteTool(self.call, metadata=addressed(self.sent_to))
 
 

@@ -6,7 +6,7 @@ import { durationFromMs, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 
 import { addressed, type Call, callRequest, cancelledEvent, endedEarly, forAnother } from "./calls.js";
-import { lostConnection, lostEvent, newId, notTaken, StreamSignal, Tries } from "./calls.js";
+import { lostConnection, lostEvent, newId, notTaken, StreamSignal, tooLargeEvent, Tries } from "./calls.js";
 import type { Client } from "./client.js";
 import {
   type BatchCallRefused,
@@ -115,7 +115,7 @@ export class Batch implements AsyncIterable<BatchEvent> {
   private open = 0; // how many of them have not ended
   private byPosition = new Map<number, Known>(); // what the batch of the server was sent, by its position there
   private before = 0; // how many calls were in the batches before that
-  private cancelled: { call: Known; reason: string }[] = []; // before any server had them
+  private unsent: { call: Known; ending: Event }[] = []; // ended before any server had them
   private connected: boolean; // there was a stream
   private closed: boolean; // no call follows
   private ending = false; // no call follows once all have ended
@@ -188,8 +188,7 @@ export class Batch implements AsyncIterable<BatchEvent> {
     const open = this.calls.filter(({ ended, request }) => !ended && (callId === "" || callId === request.callId));
     const sent = open.filter((call) => call.sent);
     for (const call of open.filter((call) => !call.sent)) {
-      this.cancelled.push({ call, reason });
-      this.ended(call);
+      this.endUnsent(call, cancelledEvent(reason));
     }
     this.wakeUp();
     // The newest first, so that none begins for the end of another.
@@ -283,8 +282,8 @@ export class Batch implements AsyncIterable<BatchEvent> {
       try {
         yield* this.runOne();
         more = await this.waitForMore();
-        while (this.cancelled.length) {
-          yield* this.tellCancelled();
+        while (this.unsent.length) {
+          yield* this.tellUnsent();
           more = await this.waitForMore();
         }
         more ||= this.watched;
@@ -315,7 +314,7 @@ export class Batch implements AsyncIterable<BatchEvent> {
     let doubt = this.watched; // that server may have the batch
     for (;;) {
       let opened = false;
-      yield* this.tellCancelled();
+      yield* this.tellUnsent();
       if (!doubt && this.done() && this.calls.length) {
         return; // nothing is left to run
       }
@@ -379,6 +378,11 @@ export class Batch implements AsyncIterable<BatchEvent> {
     const outbox = new Outbox((call) => {
       if (call.ended || this.outbox !== outbox) {
         return false; // it was cancelled, or another stream took the place
+      }
+      const refused = tooLargeEvent(call.request, this.client.maxInput);
+      if (refused) {
+        this.endUnsent(call, refused);
+        return false;
       }
       call.sent = true;
       this.byPosition.set(this.byPosition.size + 1, call);
@@ -459,7 +463,7 @@ export class Batch implements AsyncIterable<BatchEvent> {
   /** Waits until a call has to go into another batch. False: none will. */
   private async waitForMore(): Promise<boolean> {
     for (;;) {
-      if (this.cancelled.length || this.open) {
+      if (this.unsent.length || this.open) {
         return true;
       }
       if (this.closed) {
@@ -478,10 +482,15 @@ export class Batch implements AsyncIterable<BatchEvent> {
     this.summary.duration = durationFromMs(ms.reduce((a, b) => a + b));
   }
 
-  /** Tells the endings of calls that were cancelled before any server had them. */
-  private *tellCancelled(): Generator<BatchEvent> {
-    for (let one = this.cancelled.shift(); one; one = this.cancelled.shift()) {
-      yield this.end(one.call, cancelledEvent(one.reason));
+  private endUnsent(call: Known, ending: Event): void {
+    this.unsent.push({ call, ending });
+    this.ended(call);
+  }
+
+  /** Tells the endings of calls that no server had. */
+  private *tellUnsent(): Generator<BatchEvent> {
+    for (let one = this.unsent.shift(); one; one = this.unsent.shift()) {
+      yield this.end(one.call, one.ending);
     }
   }
 

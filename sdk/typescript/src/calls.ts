@@ -5,11 +5,12 @@
 
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs, timestampNow } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 
-import { type Event, EventSchema, Outcome } from "./gen/toolserver/v1/event_pb.js";
+import { ContentSchema } from "./gen/toolserver/v1/content_pb.js";
+import { type Event, EventSchema, FinishedSchema, Outcome } from "./gen/toolserver/v1/event_pb.js";
 import { type ExecuteToolRequest, ExecuteToolRequestSchema } from "./gen/toolserver/v1/tool_service_pb.js";
 
 /** A call of a tool. */
@@ -139,19 +140,30 @@ const unsentText = "The call was cancelled before it was sent. Nothing of it ran
 
 /** Returns the ending of a call that was cancelled before any server had it. */
 export function cancelledEvent(reason: string): Event {
-  return create(EventSchema, {
-    sequence: 1n,
-    time: timestampNow(),
-    kind: {
-      case: "finished",
-      value: {
-        outcome: Outcome.CANCELLED,
-        content: [{ kind: { case: "text", value: unsentText } }],
-        failure: { code: "cancelled", message: unsentText },
-        cancellation: { reason, by: "client" },
-      },
-    },
+  return unsentEvent({
+    outcome: Outcome.CANCELLED,
+    failure: { code: "cancelled", message: unsentText },
+    cancellation: { reason, by: "client" },
   });
+}
+
+/**
+ * Returns the ending of a call whose input no server takes, if it is too large. It is not sent: a
+ * message that is too large ends a stream, and all that is in it.
+ */
+export function tooLargeEvent({ inputJson }: ExecuteToolRequest, most: bigint): Event | undefined {
+  if (most === 0n || inputJson.length <= most) {
+    return undefined;
+  }
+  const message = `the input has ${inputJson.length} bytes: the maximum is ${most}`;
+  return unsentEvent({ outcome: Outcome.INVALID_INPUT, failure: { code: "invalid_input", message } });
+}
+
+/** Returns the ending of a call that no server was sent. */
+function unsentEvent(finished: MessageInitShape<typeof FinishedSchema>): Event {
+  const value = create(FinishedSchema, finished);
+  value.content.push(create(ContentSchema, { kind: { case: "text", value: value.failure?.message ?? "" } }));
+  return create(EventSchema, { sequence: 1n, time: timestampNow(), kind: { case: "finished", value } });
 }
 
 const lostText =

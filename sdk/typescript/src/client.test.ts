@@ -172,6 +172,7 @@ test("execute", async () => {
     ["read_file", '{"path": "a.txt"}', Outcome.SUCCEEDED, "one"],
     ["read_file", undefined, Outcome.INVALID_INPUT, "path"],
     ["read_fle", {}, Outcome.NO_SUCH_TOOL, "read_file"],
+    ["write_file", { path: "b", content: "x".repeat(5_000_000) }, Outcome.INVALID_INPUT, "the maximum is"],
   ] as const) {
     const finished = await result(client.execute({ tool, input }));
     assert.equal(finished.outcome, outcome);
@@ -184,6 +185,7 @@ test("execute", async () => {
 
 test("refused", async () => {
   assert.throws(() => new Client("example.com:1", { token: "secret" }), /clear text/);
+  assert.throws(() => new Client("http://example.com:1"), /without http/);
   assert.equal(await code(connect("nobody").list()), Code.Unauthenticated);
 });
 
@@ -296,7 +298,11 @@ test("batch", async () => {
   batch.call({ id: "malformed", tool: "" });
   batch.call({ id: "read", tool: "list_dir" });
   batch.call({ id: "x".repeat(257), tool: "list_dir" });
-  const [write, read, missing, malformed, twice, long] = await batch.results();
+  batch.call({ tool: "write_file", input: { path: "b", content: "x".repeat(5_000_000) } });
+  batch.call({ id: "last", tool: "list_dir" });
+  const [write, read, missing, malformed, twice, long, large, last] = await batch.results();
+  assert.equal(large?.finished?.outcome, Outcome.INVALID_INPUT);
+  assert.equal(last?.finished?.outcome, Outcome.SUCCEEDED);
   assert.equal(write?.finished?.outcome, Outcome.SUCCEEDED);
   assert.match(text(read!.finished!), /one/);
   assert.equal(missing?.finished?.outcome, Outcome.FAILED);

@@ -10,7 +10,7 @@ import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-no
 import { type Agent, serve, type Serving } from "./agents.js";
 import { Batch, type BatchResult } from "./batch.js";
 import { addressed, type Call, callRequest, endedEarly, forAnother, lostConnection } from "./calls.js";
-import { lostEvent, notTaken, StreamSignal, Tries } from "./calls.js";
+import { lostEvent, notTaken, StreamSignal, tooLargeEvent, Tries } from "./calls.js";
 import { AgentService } from "./gen/toolserver/v1/agent_service_pb.js";
 import { AnswerKind, type Approval } from "./gen/toolserver/v1/approval_pb.js";
 import { ApprovalService, type ResolveApprovalRequestSchema } from "./gen/toolserver/v1/approval_service_pb.js";
@@ -83,6 +83,7 @@ export class Client {
   readonly agents!: Service<typeof AgentService>;
   readonly session: string;
   readonly patienceMs: number;
+  maxInput = 0n; // bytes of the input of a call; 0: not known yet
   private readonly manager: Http2SessionManager;
   private readonly transport: (headers: Record<string, string>) => Transport;
   private readonly headers: Record<string, string>;
@@ -90,6 +91,9 @@ export class Client {
 
   /** Connects to host:port or unix:/path, when that is needed. */
   constructor(address: string, options: Options = {}) {
+    if (/^https?:\/\//.test(address)) {
+      throw new Error(`${address}: an address is host:port or unix:/path, without http://`);
+    }
     const path = /^unix:(?:\/\/)?(.*)$/.exec(address)?.[1];
     if (options.token && !options.tls && !options.plaintext && path === undefined && !isLocal(address)) {
       throw new Error(
@@ -349,7 +353,8 @@ export class Client {
    * other takes it.
    */
   async server(signal?: AbortSignal): Promise<string> {
-    const { startTime } = await this.tools.getServerInfo({}, { signal });
+    const { startTime, limits } = await this.tools.getServerInfo({}, { signal });
+    this.maxInput = limits?.maxInputBytes ?? 0n;
     return `${startTime?.seconds}.${startTime?.nanos}`;
   }
 
@@ -434,6 +439,12 @@ class Follower {
     }
     if (!this.doubt) {
       this.sentTo = await this.client.server(signal);
+      const refused = tooLargeEvent(this.call, this.client.maxInput);
+      if (refused) {
+        return (async function* () {
+          yield { event: refused };
+        })();
+      }
     }
     return this.client.tools.executeTool(this.call, { signal, headers: addressed(this.sentTo) });
   }
