@@ -361,8 +361,8 @@ func (in *batchInput) call(ctx context.Context, request *pb.ExecuteToolRequest) 
 		c.err = errNotAdmitted
 	}
 	if c.err != nil {
+		in.started(ctx, nil, c.err) // who hears of the refusal finds it counted
 		batch.Refuse(id, tool, c.err)
-		in.started(ctx, nil, c.err)
 		return
 	}
 	x, err := batch.Start(ctx, c.job, tool, c.inputBytes)
@@ -380,7 +380,7 @@ func (in *batchInput) decide(ctx context.Context, c *batchCall) {
 			c.job, c.err = nil, cause
 		}
 		if c.err != nil {
-			in.started(ctx, nil, c.err) // who hears of the refusal finds it counted
+			in.started(ctx, nil, c.err) // as in call
 			in.slot.batch.RefuseReserved(c.position, cut(c.request.GetCallId(), admission.MaxCallID), c.err)
 			return
 		}

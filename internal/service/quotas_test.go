@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -97,7 +98,7 @@ func TestQuotas(t *testing.T) {
 	exported := metricsText(t, s.metrics)
 	for _, want := range []string{`{quota="max_running",tenant="acme"} 1`, `{quota="max_sessions",tenant="acme"} 1`, `{quota="max_storage",tenant="acme"} 1`, `{quota="calls_per_minute",tenant="beta"} 3`} {
 		if !strings.Contains(exported, "\ntoolserver_over_quota_total"+want+"\n") {
-			t.Errorf("no metric is %s", want)
+			t.Errorf("no metric is %s: %q", want, regexp.MustCompile(`toolserver_over_quota_total\{.*`).FindAllString(exported, -1))
 		}
 	}
 	s.shutdown()
