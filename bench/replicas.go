@@ -87,7 +87,9 @@ func replicasFigure(ctx context.Context, h *harness) ([]row, error) {
 // startNATS starts a cluster for the state of replicas, and returns its URLs.
 func (b *binaries) startNATS(ctx context.Context) (urls string, stop func(), err error) {
 	program := filepath.Join(b.dir, "cluster")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/toolserver/toolserver/build/cluster").CombinedOutput(); err != nil {
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/toolserver/toolserver/build/cluster")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the servers, so that its packages are compiled once
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("build the cluster: %w\n%s", err, out)
 	}
 	command := b.command(program, "-nats")
