@@ -10,11 +10,13 @@ SHELL := /bin/bash
 BIN := $(CURDIR)/.bin
 export PATH := $(BIN):$(PATH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The compiler spends a fifth of its time on collecting garbage that it need not collect, where there
+# is a gigabyte for it.
+WASTEFUL := GOGC=800 GOMEMLIMIT=1GiB
 # What is linked without the tables of debuggers is compiled without them: a tenth of the time. All
-# programs are compiled alike, so that they share the packages. The compiler spends a fifth of its time
-# on collecting garbage that it need not collect, where there is a gigabyte for it. QUICK=1 inlines
-# nothing: that is compiled in two thirds of the time, runs slower, and is what build/run serves first.
-COMPILE := CGO_ENABLED=0 GOGC=800 GOMEMLIMIT=1GiB go build $(GOV) -trimpath -gcflags=all="-dwarf=false$(if $(QUICK), -l)"
+# programs are compiled alike, so that they share the packages. QUICK=1 inlines nothing: that is
+# compiled in two thirds of the time, runs slower, and is what build/run serves first.
+COMPILE := CGO_ENABLED=0 $(WASTEFUL) go build $(GOV) -trimpath -gcflags=all="-dwarf=false$(if $(QUICK), -l)"
 # grpcnotrace leaves out an HTML page of requests that nobody serves here, and
 # with it a seventh of the binary.
 BUILD := $(COMPILE) -tags grpcnotrace,embedded -ldflags "-s -w -X github.com/toolserver/toolserver/internal/version.linked=$(VERSION)"
@@ -71,7 +73,7 @@ test: compiler network ctags tools ripgrep terminal chromium python typescript m
 lint: export CGO_ENABLED = 0
 lint: compiler $(BIN)/buf $(BIN)/.tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
 	@test -z "$$(gofmt -l $$(git ls-files '*.go' ':!*.pb.go'))" || { gofmt -d $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
-	go vet ./...
+	$(WASTEFUL) go vet ./...
 	cd cmd/toolserver-syntax && CGO_ENABLED=1 go vet -trimpath .
 	go vet -tags bench ./internal/server
 	staticcheck ./...
