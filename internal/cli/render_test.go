@@ -82,10 +82,15 @@ func TestPlainView(t *testing.T) {
 			}})},
 			out: "text\n{\"a\": 1}\n[image image/png, 4B]\n[log artifact:1, text/plain, 5B]\n",
 		},
-		"raw": {
+		"of a raw image only the bytes": {
 			raw:    true,
 			events: []*pb.Event{finished(&pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("a"), image}})},
-			out:    "a\x89PNG",
+			out:    "\x89PNG", err: "a\n",
+		},
+		"raw without an image": {
+			raw:    true,
+			events: []*pb.Event{finished(&pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("a"), text("b\n")}})},
+			out:    "ab\n",
 		},
 		"what was missed": {
 			events: []*pb.Event{{Sequence: 90, Kind: &pb.Event_Skipped{Skipped: &pb.Skipped{First: 5}}}},

@@ -74,7 +74,7 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 	flags := cmd.Flags()
 	flags.Uint64Var(&after, "after", 0, "sequence of the last event you have")
 	flags.BoolVar(&asJSON, "json", false, "print one event a line, as JSON")
-	flags.BoolVar(&raw, "raw", false, "print results as they are: no newline added, images as bytes")
+	flags.BoolVar(&raw, "raw", false, rawUsage)
 	cmd.MarkFlagsMutuallyExclusive("json", "raw")
 	which.AddFlags(cmd)
 	to.AddFlags(cmd, in)
