@@ -271,7 +271,8 @@ func outcomeText(outcome pb.Outcome) string {
 	return strings.ReplaceAll(enumWord(outcome, "OUTCOME_"), "_", " ")
 }
 
-// content writes one piece of a result, and ends its line.
+// content writes one piece of a result, and ends its line. What only points to an
+// artifact is a note: programs that read standard output want none of it.
 func (v *textView) content(c *pb.Content) error {
 	var data []byte
 	switch kind := c.GetKind().(type) {
@@ -290,7 +291,8 @@ func (v *textView) content(c *pb.Content) error {
 		}
 	case *pb.Content_Artifact:
 		a := kind.Artifact
-		data = fmt.Appendf(nil, "[%s %s, %s, %s]", a.GetName(), a.GetUri(), a.GetMediaType(), byteCount(float64(a.GetSize())))
+		v.note(fmt.Sprintf("[%s %s, %s, %s]", a.GetName(), a.GetUri(), a.GetMediaType(), byteCount(float64(a.GetSize()))))
+		return nil
 	}
 	if err := v.write(v.stdout, data); err != nil {
 		return err

@@ -80,7 +80,7 @@ func TestPlainView(t *testing.T) {
 				text("text\n"), {Kind: &pb.Content_Json{Json: `{"a": 1}`}}, image,
 				{Kind: &pb.Content_Artifact{Artifact: &pb.ArtifactLink{Uri: "artifact:1", Name: "log", MediaType: "text/plain", Size: 5}}},
 			}})},
-			out: "text\n{\"a\": 1}\n[image image/png, 4B]\n[log artifact:1, text/plain, 5B]\n",
+			out: "text\n{\"a\": 1}\n[image image/png, 4B]\n", err: "[log artifact:1, text/plain, 5B]\n",
 		},
 		"of a raw image only the bytes": {
 			raw:    true,
