@@ -117,7 +117,8 @@ func answersOf(a *pb.Approval, texts []string) ([]*pb.QuestionAnswer, error) {
 }
 
 // minPrefix is how much of an id must be given: less is too easily another's.
-const minPrefix = 4
+// wholeID is how many characters the ids have that a server makes.
+const minPrefix, wholeID = 4, 26
 
 // uniquely returns the one of list whose id begins with prefix; the zero value
 // where none does, since it may have been answered and the server knows more.

@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -134,6 +136,10 @@ func (c *Client) answer(ctx context.Context, id string, answer func(*pb.Approval
 		return err
 	}
 	response, err := c.ResolveApproval(ctx, request)
+	if status.Code(err) == codes.NotFound && len(id) < wholeID { // the server tells only of whole ones
+		return status.Errorf(codes.NotFound, "no approval that waits begins with %q: it may have been answered, or its call has ended (its whole id, of %d characters, would tell); %s shows what waits",
+			id, wholeID, c.command("approvals list"))
+	}
 	if err != nil {
 		return err
 	}
