@@ -38,11 +38,13 @@ func newAttach(in Inside) *cobra.Command {
 		Long: `attach connects this terminal with that of an execution, such as a call of bash
 with interactive=true. What the execution wrote before, as far as it is kept, is shown first.
 
+` + shortHelp + `
+
 ` + attachHelp + `
 
 ` + exitHelp(),
-		Example: `  toolserver attach k7f3a9c2-1
-  toolserver attach --detach-keys ctrl-p,ctrl-q k7f3a9c2-1`,
+		Example: `  toolserver attach 36oux
+  toolserver attach --detach-keys ctrl-p,ctrl-q 36oux`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_RUNNING),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,6 +64,9 @@ with interactive=true. What the execution wrote before, as far as it is kept, is
 				return err
 			}
 			defer client.Close()
+			if id, err = client.wholeExecution(cmd.Context(), id); err != nil {
+				return err
+			}
 			response, err := client.GetExecution(cmd.Context(), &pb.GetExecutionRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID})
 			if err != nil {
 				return client.unknownExecution(cmd.Context(), err, id, which)

@@ -23,7 +23,9 @@ func newCancel(in Inside) *cobra.Command {
 		Use:   "cancel [EXECUTION]",
 		Short: "End an execution",
 		Long: `cancel ends an execution, waits for its end and says how it ended. Cancelling
-what has ended changes nothing and succeeds.`,
+what has ended changes nothing and succeeds.
+
+` + shortHelp,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_RUNNING),
 		RunE: onExecution(&to, &which, func(ctx context.Context, client *Client, id string) error {

@@ -26,7 +26,9 @@ func newExecutionsShow(in Inside) *cobra.Command {
 		Short: "Show all about an execution: verdict, effects, timing and end",
 		Long: `show tells what the policy said to a call and about each thing it would touch, when
 it came, began and ended, what it used and how it ended. "toolserver watch" shows
-what it wrote.`,
+what it wrote.
+
+` + shortHelp,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED),
 	}

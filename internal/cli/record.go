@@ -45,8 +45,10 @@ func newRecordExport(in Inside) *cobra.Command {
 		Long: `export writes what the server still keeps of executions to a file: their inputs and
 events, when each was, and the tools of their session. Secrets are masked in it as they
 are in results. Of an execution that has not ended it is what there is by now. What is
-no longer kept is told on standard error.`,
-		Example: `  toolserver record export k7f3a9c2-1 -o build.rec
+no longer kept is told on standard error.
+
+` + shortHelp,
+		Example: `  toolserver record export 36oux -o build.rec
   toolserver record export --session s1 -o s1.rec`,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -101,6 +103,10 @@ func (r *recorder) write(ctx context.Context, to io.Writer, ids []string) error 
 		slices.Reverse(list)
 	}
 	for _, id := range ids {
+		id, err := r.client.wholeExecution(ctx, id)
+		if err != nil {
+			return err
+		}
 		got, err := r.client.GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: id})
 		if err != nil {
 			return r.client.unknownExecution(ctx, err, id, executionFlags{})

@@ -13,6 +13,9 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
+// shortHelp is for commands that take the id of an execution.
+const shortHelp = `EXECUTION may be shortened to its beginning, of four characters at least.`
+
 // executionFlags name an execution: by its id, or by session and call id.
 type executionFlags struct{ session, callID string }
 
@@ -43,6 +46,10 @@ func onExecution(to *Target, which *executionFlags, run func(ctx context.Context
 			return err
 		}
 		return onServer(to, func(ctx context.Context, c *Client, _ []string) error {
+			id, err := c.wholeExecution(ctx, id)
+			if err != nil {
+				return err
+			}
 			return c.unknownExecution(ctx, run(ctx, c, id), id, *which)
 		})(cmd, args)
 	}
@@ -61,6 +68,8 @@ func newWatch(in Inside) *cobra.Command {
 		Short: "Follow an execution, from any of its events on",
 		Long: `watch shows the events of an execution as call does, those that were and those
 to come, and exits as call does. Ctrl-C ends the watching alone.
+
+` + shortHelp + `
 
 ` + exitHelp(),
 		Args:              cobra.MaximumNArgs(1),
