@@ -13,7 +13,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newAgents(in Inside) *cobra.Command {
+func newAgents() *cobra.Command {
 	var (
 		to     Target
 		of     ownerFlags
@@ -35,7 +35,7 @@ server runs with a model, and agents that runtimes of yours serve.`,
 	}
 	of.addFlags(cmd, "those of this principal, or * for everybody's, instead of yours")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one agent a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

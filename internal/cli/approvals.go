@@ -17,7 +17,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newApprovals(in Inside) *cobra.Command {
+func newApprovals() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals",
 		Short: "Answer what waits for a person",
@@ -28,11 +28,11 @@ An ID may be shortened to its beginning, of four characters at least.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newApprovalsList(in), newApprovalsWatch(in), newApprovalsShow(in), newApprovalsDecide(in, true), newApprovalsDecide(in, false), newApprovalsAnswer(in))
+	cmd.AddCommand(newApprovalsList(), newApprovalsWatch(), newApprovalsShow(), newApprovalsDecide(true), newApprovalsDecide(false), newApprovalsAnswer())
 	return cmd
 }
 
-func newApprovalsList(in Inside) *cobra.Command {
+func newApprovalsList() *cobra.Command {
 	var (
 		to      Target
 		session string
@@ -52,7 +52,7 @@ func newApprovalsList(in Inside) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one approval a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -67,7 +67,7 @@ func approvalTable(to *Stream, list []*pb.Approval) error {
 	return table.Flush()
 }
 
-func newApprovalsShow(in Inside) *cobra.Command {
+func newApprovalsShow() *cobra.Command {
 	var (
 		to     Target
 		asJSON bool
@@ -93,6 +93,6 @@ func newApprovalsShow(in Inside) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }

@@ -27,7 +27,7 @@ type decideFlags struct {
 // narrowest is what --always means without a tier.
 const narrowest = "1"
 
-func newApprovalsDecide(in Inside, allow bool) *cobra.Command {
+func newApprovalsDecide(allow bool) *cobra.Command {
 	f := decideFlags{allow: allow}
 	cmd := &cobra.Command{
 		Use:   "deny ID",
@@ -61,7 +61,7 @@ unasked for the rest of the session; "toolserver grants" lists and revokes that.
 	flags.Lookup("always").NoOptDefVal = narrowest
 	flags.StringVar(&f.tier, "tier", "", "the same as --always=TIER")
 	flags.StringVar(&f.comment, "comment", "", "what to say to the model")
-	f.to.AddFlags(cmd, in)
+	f.to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -83,7 +83,7 @@ func (f *decideFlags) answer(a *pb.Approval) (*pb.ResolveApprovalRequest, error)
 	return request, err
 }
 
-func newApprovalsAnswer(in Inside) *cobra.Command {
+func newApprovalsAnswer() *cobra.Command {
 	var (
 		to      Target
 		comment string
@@ -112,7 +112,7 @@ is possible, or free text. "toolserver approvals show ID" shows the questions.`,
 		},
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "what else to say to the model")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

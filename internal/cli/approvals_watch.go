@@ -22,7 +22,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newApprovalsWatch(in Inside) *cobra.Command {
+func newApprovalsWatch() *cobra.Command {
 	var (
 		to      Target
 		session string
@@ -58,7 +58,7 @@ Where it is no terminal it prints a line for each change, with --json as JSON.`,
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only what this session waits for")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one change a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

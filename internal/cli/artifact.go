@@ -15,7 +15,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newArtifact(in Inside) *cobra.Command {
+func newArtifact() *cobra.Command {
 	var (
 		to      Target
 		request pb.ReadArtifactRequest
@@ -69,6 +69,6 @@ on standard error.`,
 	flags.StringVarP(&output, "output", "o", "", "file to write to, instead of standard output")
 	flags.Uint64Var(&request.Offset, "offset", 0, "first byte to read")
 	flags.Uint64Var(&request.Limit, "limit", 0, "how many bytes to read; 0: to the end")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }

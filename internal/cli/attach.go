@@ -26,7 +26,7 @@ it can do to the terminal what any program can that you run there. Ctrl-] detach
 the program goes on, and "toolserver attach" comes back to it. --detach-keys chooses
 other keys, such as ctrl-p,ctrl-q, or with "" none.`
 
-func newAttach(in Inside) *cobra.Command {
+func newAttach() *cobra.Command {
 	var (
 		to    Target
 		which executionFlags
@@ -76,7 +76,7 @@ with interactive=true. What the execution wrote before, as far as it is kept, is
 	}
 	addDetachKeys(cmd, &keys)
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

@@ -13,7 +13,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newCancel(in Inside) *cobra.Command {
+func newCancel() *cobra.Command {
 	var (
 		to     Target
 		which  executionFlags
@@ -42,6 +42,6 @@ what has ended changes nothing and succeeds.
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence; the caller sees it")
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }

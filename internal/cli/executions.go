@@ -27,7 +27,7 @@ var executionStates = map[string]pb.ExecutionState{
 	"finished": pb.ExecutionState_EXECUTION_STATE_FINISHED,
 }
 
-func newExecutions(in Inside) *cobra.Command {
+func newExecutions() *cobra.Command {
 	var (
 		to                   Target
 		session, state, tool string
@@ -76,8 +76,8 @@ func newExecutions(in Inside) *cobra.Command {
 	flags.BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
 	of.addFlags(cmd, "those of this principal, or * for everybody's, instead of yours")
 	Complete(cmd, "state", "waiting", "running", "finished")
-	to.AddFlags(cmd, in)
-	cmd.AddCommand(newExecutionsShow(in))
+	to.addOutsideFlags(cmd)
+	cmd.AddCommand(newExecutionsShow())
 	return cmd
 }
 

@@ -15,7 +15,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newExecutionsShow(in Inside) *cobra.Command {
+func newExecutionsShow() *cobra.Command {
 	var (
 		to     Target
 		which  executionFlags
@@ -34,7 +34,7 @@ what it wrote.
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onExecution(&to, &which, func(ctx context.Context, c *Client, id string) error {
 		response, err := c.GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID})
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newGrants(in Inside) *cobra.Command {
+func newGrants() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grants",
 		Short: "List and revoke what was always allowed or denied",
@@ -24,11 +24,11 @@ a session. They end with the session, or when they are revoked.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newGrantsList(in), newGrantsRevoke(in))
+	cmd.AddCommand(newGrantsList(), newGrantsRevoke())
 	return cmd
 }
 
-func newGrantsList(in Inside) *cobra.Command {
+func newGrantsList() *cobra.Command {
 	var (
 		to      Target
 		session string
@@ -48,7 +48,7 @@ func newGrantsList(in Inside) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one grant a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -66,7 +66,7 @@ func grantText(g *pb.Grant) string {
 	return ActionText(g.GetAction()) + " " + Visible(g.GetTool()) + ": " + Visible(g.GetTier().GetLabel())
 }
 
-func newGrantsRevoke(in Inside) *cobra.Command {
+func newGrantsRevoke() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
@@ -95,6 +95,6 @@ may be shortened to its beginning, of four characters at least.`,
 			return nil
 		}),
 	}
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }

@@ -30,11 +30,11 @@ Docs: docs/sources.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newMCPServe(in), newMCPList(in), newMCPLogs(in), newMCPApprove(in), newMCPRetry(in), newMCPSignIn(in))
+	cmd.AddCommand(newMCPServe(in), newMCPList(), newMCPLogs(), newMCPApprove(), newMCPRetry(), newMCPSignIn())
 	return cmd
 }
 
-func newMCPList(in Inside) *cobra.Command {
+func newMCPList() *cobra.Command {
 	var (
 		to     Target
 		asJSON bool
@@ -51,7 +51,7 @@ func newMCPList(in Inside) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one source a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -90,7 +90,7 @@ func sourceTable(to *Stream, list []*pb.Source) error {
 	return nil
 }
 
-func newMCPLogs(in Inside) *cobra.Command {
+func newMCPLogs() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
@@ -108,11 +108,11 @@ func newMCPLogs(in Inside) *cobra.Command {
 			return nil
 		}),
 	}
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
-func newMCPApprove(in Inside) *cobra.Command {
+func newMCPApprove() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "approve NAME [TOOL...]",
@@ -136,11 +136,11 @@ shows what it said then and now. Without names of tools, all that wait are appro
 			return nil
 		}),
 	}
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
-func newMCPRetry(in Inside) *cobra.Command {
+func newMCPRetry() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "retry NAME",
@@ -164,11 +164,11 @@ func newMCPRetry(in Inside) *cobra.Command {
 			return nil
 		}),
 	}
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
-func newMCPSignIn(in Inside) *cobra.Command {
+func newMCPSignIn() *cobra.Command {
 	var (
 		to    Target
 		paste string
@@ -207,7 +207,7 @@ the address that the browser shows in the end with --redirected.`,
 		}),
 	}
 	cmd.Flags().StringVar(&paste, "redirected", "", "the address that the browser was sent to in the end")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

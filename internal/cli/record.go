@@ -21,7 +21,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newRecord(in Inside) *cobra.Command {
+func newRecord() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Keep executions and sessions as files that can be played back",
@@ -29,11 +29,11 @@ func newRecord(in Inside) *cobra.Command {
 replay" plays them back, and "toolserver serve --replay" answers calls from them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRecordExport(in))
+	cmd.AddCommand(newRecordExport())
 	return cmd
 }
 
-func newRecordExport(in Inside) *cobra.Command {
+func newRecordExport() *cobra.Command {
 	var (
 		to            Target
 		of            ownerFlags
@@ -77,7 +77,7 @@ no longer kept is told on standard error.
 	flags.StringVar(&session, "session", "", "record all executions of this session that the server keeps")
 	flags.StringVarP(&file, "output", "o", "", "file to write to, instead of standard output")
 	of.addFlags(cmd, "whose session it is, instead of yours")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

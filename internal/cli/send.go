@@ -17,7 +17,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newInput(in Inside) *cobra.Command {
+func newInput() *cobra.Command {
 	var (
 		to     Target
 		which  executionFlags
@@ -81,7 +81,7 @@ the program does not read, and tells how many bytes were taken in all.
 	}
 	Complete(cmd, "signal", names...)
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

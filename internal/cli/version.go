@@ -13,7 +13,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newVersion(in Inside) *cobra.Command {
+func newVersion() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -25,7 +25,7 @@ func newVersion(in Inside) *cobra.Command {
 			if to.Resolve() == "" {
 				return nil
 			}
-			client, err := to.Connect(cmd)
+			client, err := to.dial()
 			if err != nil {
 				return err
 			}
@@ -39,6 +39,6 @@ func newVersion(in Inside) *cobra.Command {
 			return nil
 		},
 	}
-	to.AddFlags(cmd, in)
+	to.addFlags(cmd, "server whose version to show as well: host:port or unix:/path (env TOOLSERVER_ADDRESS)")
 	return cmd
 }

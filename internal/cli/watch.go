@@ -55,7 +55,7 @@ func onExecution(to *Target, which *executionFlags, run func(ctx context.Context
 	}
 }
 
-func newWatch(in Inside) *cobra.Command {
+func newWatch() *cobra.Command {
 	var (
 		to     Target
 		which  executionFlags
@@ -86,6 +86,6 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 	flags.BoolVar(&raw, "raw", false, rawUsage)
 	cmd.MarkFlagsMutuallyExclusive("json", "raw")
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
