@@ -24,7 +24,7 @@ func newAgents() *cobra.Command {
 		Short: "List agents: who works for them, and which cannot be given a task",
 		Long: `agents lists those whom the tool "agent" gives tasks: agents of the operator, which the
 server runs with a model, and agents that runtimes of yours serve.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
 			response, err := client.calls.Agents.ListAgents(ctx, &pb.ListAgentsRequest{Principal: of.principal, Tenant: of.tenant})
 			if err != nil {

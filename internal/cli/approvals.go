@@ -25,7 +25,7 @@ func newApprovals() *cobra.Command {
 and questions of agents. What nobody answers in time is denied.
 
 An ID may be shortened to its beginning, of four characters at least.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newApprovalsList(), newApprovalsWatch(), newApprovalsShow(), newApprovalsDecide(true), newApprovalsDecide(false), newApprovalsAnswer())
@@ -41,7 +41,7 @@ func newApprovalsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what waits, the oldest first",
-		Args:  cobra.NoArgs,
+		Args:  Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
 			response, err := client.ListApprovals(ctx, &pb.ListApprovalsRequest{SessionId: session})
 			if err != nil {
@@ -75,7 +75,7 @@ func newApprovalsShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show ID",
 		Short:             "Show all about something that waits",
-		Args:              cobra.ExactArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeApprovals(&to),
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			a, err := client.approval(ctx, args[0])

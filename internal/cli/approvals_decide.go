@@ -48,7 +48,7 @@ unasked for the rest of the session; "toolserver grants" lists and revokes that.
   toolserver approvals allow k3f9 --always=2     # the second tier
   toolserver approvals allow k3f9 --tier 'git pull *'`
 	}
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = Arguments
 	cmd.ValidArgsFunction = completeApprovals(&f.to)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("always") && cmd.Flags().Changed("tier") {
@@ -96,7 +96,7 @@ order: the number or label of an option, several of them with commas where that
 is possible, or free text. "toolserver approvals show ID" shows the questions.`,
 		Example: `  toolserver approvals answer k3f9 2
   toolserver approvals answer k3f9 1,3 'call it toolserver'`,
-		Args:              cobra.MinimumNArgs(2),
+		Args:              Arguments,
 		ValidArgsFunction: completeApprovals(&to),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return answerWith(cmd, &to, args[0], func(a *pb.Approval) (*pb.ResolveApprovalRequest, error) {

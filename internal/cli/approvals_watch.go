@@ -43,7 +43,7 @@ func newApprovalsWatch() *cobra.Command {
   q                  quit
 
 Where it is no terminal it prints a line for each change, with --json as JSON.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
 			changes := client.approvalChanges(ctx, session)
 			switch {

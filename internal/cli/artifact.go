@@ -28,7 +28,7 @@ func newArtifact() *cobra.Command {
 		Long: `artifact writes the bytes of an artifact to standard output, or to a file. One
 that is being written is read as far as it is. What is missing at its end is told
 on standard error.`,
-		Args: cobra.ExactArgs(1),
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			request.Uri = args[0]
 			stream, err := client.ReadArtifact(ctx, &request)

@@ -45,7 +45,7 @@ with interactive=true. What the execution wrote before, as far as it is kept, is
 ` + exitHelp(),
 		Example: `  toolserver attach 36oux
   toolserver attach --detach-keys ctrl-p,ctrl-q 36oux`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_RUNNING),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := which.id(args)

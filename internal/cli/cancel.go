@@ -26,7 +26,7 @@ func newCancel() *cobra.Command {
 what has ended changes nothing and succeeds.
 
 ` + shortHelp,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_RUNNING),
 		RunE: onExecution(&to, &which, func(ctx context.Context, client *Client, id string) error {
 			response, err := client.Cancel(ctx, &pb.CancelRequest{

@@ -65,7 +65,7 @@ too, by a download what would make a repository of a directory that is not calle
 by an upload node_modules. One line tells of that, -v of each file, and the command exits with 0.
 
 ` + exitHelp(),
-		Args: cobra.ExactArgs(2),
+		Args: Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			source, destination := placeFrom(args[0]), placeFrom(args[1])
 			if c.all && !source.remote {

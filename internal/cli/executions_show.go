@@ -29,7 +29,7 @@ it came, began and ended, what it used and how it ended. "toolserver watch" show
 what it wrote.
 
 ` + shortHelp,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")

@@ -21,7 +21,7 @@ func newGrants() *cobra.Command {
 		Short: "List and revoke what was always allowed or denied",
 		Long: `grants is about lasting answers: what a person allowed or denied for the rest of
 a session. They end with the session, or when they are revoked.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newGrantsList(), newGrantsRevoke())
@@ -37,7 +37,7 @@ func newGrantsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List grants, the oldest first",
-		Args:  cobra.NoArgs,
+		Args:  Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
 			response, err := client.ListGrants(ctx, &pb.ListGrantsRequest{SessionId: session})
 			if err != nil {
@@ -73,7 +73,7 @@ func newGrantsRevoke() *cobra.Command {
 		Short: "End a grant: what it covered is asked for again",
 		Long: `revoke ends a grant. What it covered is asked for again, or allowed again. An ID
 may be shortened to its beginning, of four characters at least.`,
-		Args:              cobra.ExactArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeGrants(&to),
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			response, err := client.ListGrants(ctx, &pb.ListGrantsRequest{})

@@ -27,7 +27,7 @@ func newMCP(in Inside) *cobra.Command {
 		Long: `mcp serve has an MCP client use the tools of this server. The other commands are about
 the servers of the section "mcp" of the configuration, and about other sources of tools.
 Docs: docs/sources.md.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newMCPServe(in), newMCPList(), newMCPLogs(), newMCPApprove(), newMCPRetry(), newMCPSignIn())
@@ -95,7 +95,7 @@ func newMCPLogs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
 		Short: "Print the last lines of what a server said",
-		Args:  cobra.ExactArgs(1),
+		Args:  Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			response, err := client.ReadSourceLog(ctx, &pb.ReadSourceLogRequest{Name: args[0]})
 			if err != nil {
@@ -120,7 +120,7 @@ func newMCPApprove() *cobra.Command {
 		Long: `approve has tools offered as their server describes them now. A server can change what
 a tool says after you have looked at it, and what a tool says is read by models: "mcp list"
 shows what it said then and now. Without names of tools, all that wait are approved.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			response, err := client.ApproveTools(ctx, &pb.ApproveToolsRequest{Name: args[0], Tools: args[1:]})
 			if err != nil {
@@ -145,7 +145,7 @@ func newMCPRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry NAME",
 		Short: "Try at once to connect to a server that is unavailable",
-		Args:  cobra.ExactArgs(1),
+		Args:  Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			if _, err := client.RetrySource(ctx, &pb.RetrySourceRequest{Name: args[0]}); err != nil {
 				return err
@@ -179,7 +179,7 @@ func newMCPSignIn() *cobra.Command {
 		Long: `sign-in prints the link at which you sign in for a server with a browser. Where the
 browser is sent to this machine in the end, the command waits for it there. Otherwise give
 the address that the browser shows in the end with --redirected.`,
-		Args: cobra.ExactArgs(1),
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			out := NewStream(os.Stdout)
 			if paste == "" {

@@ -34,7 +34,7 @@ as "toolserver call" does.
 		Example: `  toolserver replay build.rec
   toolserver replay --speed 8 session.rec
   toolserver replay --no-wait --json session.rec`,
-		Args: cobra.ExactArgs(1),
+		Args: Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !(p.speed > 0) || math.IsInf(p.speed, 0) {
 				return fmt.Errorf("--speed %v: want more than 0", p.speed)

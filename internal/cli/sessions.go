@@ -102,7 +102,7 @@ by default, and no flag goes beyond what its operator allows.`,
 		Example: `  toolserver sessions create --mode accept_edits mine && toolserver cp . mine:
   toolserver sessions create --restore mine
   S=$(toolserver sessions create) && toolserver call --session $S bash command=pwd`,
-		Args: cobra.MaximumNArgs(1),
+		Args: Arguments,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&mode, "mode", "", "what happens with calls that change something: "+strings.Join(words("MODE_", pb.Mode_value), ", "))
@@ -221,7 +221,7 @@ func newSessionsList() *cobra.Command {
 		Long: `list lists your sessions, the oldest first; with --ended those that ended and that
 the server still knows of: when and why, and until when the workspace that was made
 for one is kept. 'toolserver sessions create --restore' works on in that.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 	}
 	cmd.Flags().BoolVar(&ended, "ended", false, "list the sessions that ended, and no others")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one session a line, as JSON")
@@ -447,7 +447,7 @@ func newSessionsEvents() *cobra.Command {
 one whenever an execution comes, begins to run or ends, until the session is closed
 or you press Ctrl-C. It changes nothing: what runs does not wait for you, and the
 session counts as unused. "toolserver watch" follows one execution in full.`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")

@@ -28,7 +28,7 @@ func newSessionsShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show [SESSION]",
 		Short:             "Show all about a session; without a name, your default session",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")

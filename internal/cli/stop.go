@@ -133,7 +133,7 @@ func newStops() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stops",
 		Short: "List the emergency stops in force, the oldest first",
-		Args:  cobra.NoArgs,
+		Args:  Arguments,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one stop a line, as JSON")
 	to.addOutsideFlags(cmd)

@@ -18,7 +18,7 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version, with --address also the server's",
-		Args:  cobra.NoArgs,
+		Args:  Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := NewStream(os.Stdout)
 			fmt.Fprintln(out, version.Line())

@@ -72,7 +72,7 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 ` + shortHelp + `
 
 ` + exitHelp(),
-		Args:              cobra.MaximumNArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED),
 		RunE: onExecution(&to, &which, func(_ context.Context, client *Client, id string) error {
 			return follow(newView(NewStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
