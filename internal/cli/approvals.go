@@ -22,13 +22,12 @@ func newApprovals() *cobra.Command {
 		Use:   "approvals",
 		Short: "Answer what waits for a person",
 		Long: `approvals shows and answers what waits for a person: calls that need approval,
-and questions of agents. What nobody answers in time is denied.
+and questions of agents. What nobody answers in time is denied. 'toolserver approvals' alone lists them.
 
 An ID may be shortened to its beginning, of four characters at least.`,
-		Args: Arguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newApprovalsList(), newApprovalsWatch(), newApprovalsShow(), newApprovalsDecide(true), newApprovalsDecide(false), newApprovalsAnswer())
+	listsAlone(cmd, newApprovalsList())
+	cmd.AddCommand(newApprovalsWatch(), newApprovalsShow(), newApprovalsDecide(true), newApprovalsDecide(false), newApprovalsAnswer())
 	return cmd
 }
 

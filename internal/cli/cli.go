@@ -16,3 +16,10 @@ func Commands(in Inside) []*cobra.Command {
 		newExecutions(), newMCP(in), newAgents(), newSessions(), newApprovals(), newGrants(), newStop(), newResume(), newStops(), newVersion(), newRecord(), newReplay(),
 	}
 }
+
+// listsAlone has a command, given nothing below it, do what its list does.
+func listsAlone(cmd, list *cobra.Command) {
+	cmd.AddCommand(list)
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.RunE = list.RunE
+}

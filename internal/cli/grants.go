@@ -20,11 +20,10 @@ func newGrants() *cobra.Command {
 		Use:   "grants",
 		Short: "List and revoke what was always allowed or denied",
 		Long: `grants is about lasting answers: what a person allowed or denied for the rest of
-a session. They end with the session, or when they are revoked.`,
-		Args: Arguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+a session. They end with the session, or when they are revoked. 'toolserver grants' alone lists them.`,
 	}
-	cmd.AddCommand(newGrantsList(), newGrantsRevoke())
+	listsAlone(cmd, newGrantsList())
+	cmd.AddCommand(newGrantsRevoke())
 	return cmd
 }
 

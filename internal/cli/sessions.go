@@ -33,10 +33,10 @@ func newSessions() *cobra.Command {
 		Short: "Open, see, change and close sessions",
 		Long: `sessions works with the sessions of a server. A session is where calls happen: a
 workspace, how much it is trusted, and which tools it has. Who never opens one
-works in the session "default".`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+works in the session "default". 'toolserver sessions' alone lists them.`,
 	}
-	cmd.AddCommand(newSessionsCreate(), newSessionsList(), newSessionsShow(), newSessionsMode(), newSessionsClose(), newSessionsEvents())
+	listsAlone(cmd, newSessionsList())
+	cmd.AddCommand(newSessionsCreate(), newSessionsShow(), newSessionsMode(), newSessionsClose(), newSessionsEvents())
 	return cmd
 }
 
