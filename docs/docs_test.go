@@ -93,7 +93,7 @@ func TestReadme(t *testing.T) {
 	for _, want := range []string{
 		"toolserver.v1.ToolService", "returns ( stream .toolserver.v1.ExecuteToolResponse )",
 		`"read_file"`, `"progress"`, "OUTCOME_SUCCEEDED", "Waited 3s.", "OUTCOME_CANCELLED", "that is enough",
-		"id: 3\ndata: {", "OUTCOME_NO_SUCH_TOOL", "Did you mean read_file?", "OUTCOME_INVALID_INPUT", "# toolserver", `{"answer": 42}`, "We deploy on Mondays",
+		"id: 3\ndata: {", "OUTCOME_NO_SUCH_TOOL", "Did you mean read_file?", "OUTCOME_INVALID_INPUT", "# toolserver", `{"answer": 42}`, "We deploy on Mondays", "# HTTP and JSON",
 	} {
 		if !strings.Contains(outputs.String(), want) {
 			t.Errorf("no command of the README printed %q", want)

@@ -177,7 +177,7 @@ func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // scriptServe is "serve FLAGS...": it starts a server and sets ADDRESS, also
-// TOOLSERVER_ADDRESS.
+// TOOLSERVER_ADDRESS, and HTTP.
 func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 	cmd := exec.Command("toolserver", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "off"}, args...)...)
 	cmd.Dir = ts.MkAbs(".")
@@ -191,6 +191,7 @@ func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 		cmd.Wait()
 	})
 	ts.Setenv("ADDRESS", s.address)
+	ts.Setenv("HTTP", s.http)
 	ts.Setenv("TOOLSERVER_ADDRESS", s.address)
 }
 

@@ -26,7 +26,7 @@ file, a flag wins over both.
 
 With --replay it runs nothing: calls that are in a recording of "toolserver record" are
 answered with what was recorded, and others are refused.`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags(), (*config.Config).Validate)
 			if err != nil {

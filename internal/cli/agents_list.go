@@ -13,7 +13,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newAgents(in Inside) *cobra.Command {
+func newAgents() *cobra.Command {
 	var (
 		to     Target
 		of     ownerFlags
@@ -24,7 +24,7 @@ func newAgents(in Inside) *cobra.Command {
 		Short: "List agents: who works for them, and which cannot be given a task",
 		Long: `agents lists those whom the tool "agent" gives tasks: agents of the operator, which the
 server runs with a model, and agents that runtimes of yours serve.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
 			response, err := client.calls.Agents.ListAgents(ctx, &pb.ListAgentsRequest{Principal: of.principal, Tenant: of.tenant})
 			if err != nil {
@@ -35,7 +35,7 @@ server runs with a model, and agents that runtimes of yours serve.`,
 	}
 	of.addFlags(cmd, "those of this principal, or * for everybody's, instead of yours")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one agent a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

@@ -117,12 +117,14 @@ func answersOf(a *pb.Approval, texts []string) ([]*pb.QuestionAnswer, error) {
 }
 
 // minPrefix is how much of an id must be given: less is too easily another's.
-const minPrefix = 4
+// wholeID is how many characters the ids have that a server makes.
+const minPrefix, wholeID = 4, 26
 
 // uniquely returns the one of list whose id begins with prefix; the zero value
 // where none does, since it may have been answered and the server knows more.
 func uniquely[T any](list []T, idOf func(T) string, prefix string) (found T, err error) {
-	n := 0
+	var none T
+	var ids []string
 	for _, item := range list {
 		id := idOf(item)
 		if id == prefix {
@@ -130,14 +132,14 @@ func uniquely[T any](list []T, idOf func(T) string, prefix string) (found T, err
 		}
 		if strings.HasPrefix(id, prefix) {
 			found = item
-			n++
+			ids = append(ids, Visible(id))
 		}
 	}
-	var none T
 	switch {
-	case n > 1:
-		return none, fmt.Errorf("%d ids begin with %q: give more of it", n, prefix)
-	case n == 1 && len(prefix) < minPrefix:
+	case len(ids) > 1:
+		some := ids[:min(len(ids), 5)]
+		return none, fmt.Errorf("%d ids begin with %q: %s%s; give more of it", len(ids), prefix, strings.Join(some, ", "), AndMore(len(ids)-len(some)))
+	case len(ids) == 1 && len(prefix) < minPrefix:
 		return none, fmt.Errorf("%q is too short: give at least %d characters of the id", prefix, minPrefix)
 	}
 	return found, nil

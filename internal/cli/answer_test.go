@@ -57,6 +57,9 @@ func TestUniquely(t *testing.T) {
 			t.Errorf("%q: %q, want an error", prefix, got)
 		}
 	}
+	if _, err := uniquely(list, strings.Clone, "abcd"); err == nil || !strings.Contains(err.Error(), "abcdef, abcdefgh;") {
+		t.Errorf("%v does not name the candidates", err)
+	}
 	if _, err := uniquely([]string{"abcdef"}, strings.Clone, "abc"); err == nil {
 		t.Error("three characters are enough")
 	}

@@ -17,22 +17,21 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newApprovals(in Inside) *cobra.Command {
+func newApprovals() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals",
 		Short: "Answer what waits for a person",
 		Long: `approvals shows and answers what waits for a person: calls that need approval,
-and questions of agents. What nobody answers in time is denied.
+and questions of agents. What nobody answers in time is denied. 'toolserver approvals' alone lists them.
 
 An ID may be shortened to its beginning, of four characters at least.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newApprovalsList(in), newApprovalsWatch(in), newApprovalsShow(in), newApprovalsDecide(in, true), newApprovalsDecide(in, false), newApprovalsAnswer(in))
+	listsAlone(cmd, newApprovalsList())
+	cmd.AddCommand(newApprovalsWatch(), newApprovalsShow(), newApprovalsDecide(true), newApprovalsDecide(false), newApprovalsAnswer())
 	return cmd
 }
 
-func newApprovalsList(in Inside) *cobra.Command {
+func newApprovalsList() *cobra.Command {
 	var (
 		to      Target
 		session string
@@ -41,7 +40,7 @@ func newApprovalsList(in Inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what waits, the oldest first",
-		Args:  cobra.NoArgs,
+		Args:  Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
 			response, err := client.ListApprovals(ctx, &pb.ListApprovalsRequest{SessionId: session})
 			if err != nil {
@@ -52,7 +51,7 @@ func newApprovalsList(in Inside) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one approval a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -67,7 +66,7 @@ func approvalTable(to *Stream, list []*pb.Approval) error {
 	return table.Flush()
 }
 
-func newApprovalsShow(in Inside) *cobra.Command {
+func newApprovalsShow() *cobra.Command {
 	var (
 		to     Target
 		asJSON bool
@@ -75,7 +74,7 @@ func newApprovalsShow(in Inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show ID",
 		Short:             "Show all about something that waits",
-		Args:              cobra.ExactArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeApprovals(&to),
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			a, err := client.approval(ctx, args[0])
@@ -93,6 +92,6 @@ func newApprovalsShow(in Inside) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -25,7 +27,7 @@ type decideFlags struct {
 // narrowest is what --always means without a tier.
 const narrowest = "1"
 
-func newApprovalsDecide(in Inside, allow bool) *cobra.Command {
+func newApprovalsDecide(allow bool) *cobra.Command {
 	f := decideFlags{allow: allow}
 	cmd := &cobra.Command{
 		Use:   "deny ID",
@@ -46,7 +48,7 @@ unasked for the rest of the session; "toolserver grants" lists and revokes that.
   toolserver approvals allow k3f9 --always=2     # the second tier
   toolserver approvals allow k3f9 --tier 'git pull *'`
 	}
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = Arguments
 	cmd.ValidArgsFunction = completeApprovals(&f.to)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("always") && cmd.Flags().Changed("tier") {
@@ -59,7 +61,7 @@ unasked for the rest of the session; "toolserver grants" lists and revokes that.
 	flags.Lookup("always").NoOptDefVal = narrowest
 	flags.StringVar(&f.tier, "tier", "", "the same as --always=TIER")
 	flags.StringVar(&f.comment, "comment", "", "what to say to the model")
-	f.to.AddFlags(cmd, in)
+	f.to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -81,7 +83,7 @@ func (f *decideFlags) answer(a *pb.Approval) (*pb.ResolveApprovalRequest, error)
 	return request, err
 }
 
-func newApprovalsAnswer(in Inside) *cobra.Command {
+func newApprovalsAnswer() *cobra.Command {
 	var (
 		to      Target
 		comment string
@@ -94,7 +96,7 @@ order: the number or label of an option, several of them with commas where that
 is possible, or free text. "toolserver approvals show ID" shows the questions.`,
 		Example: `  toolserver approvals answer k3f9 2
   toolserver approvals answer k3f9 1,3 'call it toolserver'`,
-		Args:              cobra.MinimumNArgs(2),
+		Args:              Arguments,
 		ValidArgsFunction: completeApprovals(&to),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return answerWith(cmd, &to, args[0], func(a *pb.Approval) (*pb.ResolveApprovalRequest, error) {
@@ -110,7 +112,7 @@ is possible, or free text. "toolserver approvals show ID" shows the questions.`,
 		},
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "what else to say to the model")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -134,6 +136,10 @@ func (c *Client) answer(ctx context.Context, id string, answer func(*pb.Approval
 		return err
 	}
 	response, err := c.ResolveApproval(ctx, request)
+	if status.Code(err) == codes.NotFound && len(id) < wholeID { // the server tells only of whole ones
+		return status.Errorf(codes.NotFound, "no approval that waits begins with %q: it may have been answered, or its call has ended (its whole id, of %d characters, would tell); %s shows what waits",
+			id, wholeID, c.command("approvals list"))
+	}
 	if err != nil {
 		return err
 	}

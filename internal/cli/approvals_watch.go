@@ -22,7 +22,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newApprovalsWatch(in Inside) *cobra.Command {
+func newApprovalsWatch() *cobra.Command {
 	var (
 		to      Target
 		session string
@@ -43,7 +43,7 @@ func newApprovalsWatch(in Inside) *cobra.Command {
   q                  quit
 
 Where it is no terminal it prints a line for each change, with --json as JSON.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
 			changes := client.approvalChanges(ctx, session)
 			switch {
@@ -58,7 +58,7 @@ Where it is no terminal it prints a line for each change, with --json as JSON.`,
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only what this session waits for")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one change a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

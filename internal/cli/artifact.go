@@ -15,7 +15,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newArtifact(in Inside) *cobra.Command {
+func newArtifact() *cobra.Command {
 	var (
 		to      Target
 		request pb.ReadArtifactRequest
@@ -28,7 +28,7 @@ func newArtifact(in Inside) *cobra.Command {
 		Long: `artifact writes the bytes of an artifact to standard output, or to a file. One
 that is being written is read as far as it is. What is missing at its end is told
 on standard error.`,
-		Args: cobra.ExactArgs(1),
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			request.Uri = args[0]
 			stream, err := client.ReadArtifact(ctx, &request)
@@ -69,6 +69,6 @@ on standard error.`,
 	flags.StringVarP(&output, "output", "o", "", "file to write to, instead of standard output")
 	flags.Uint64Var(&request.Offset, "offset", 0, "first byte to read")
 	flags.Uint64Var(&request.Limit, "limit", 0, "how many bytes to read; 0: to the end")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }

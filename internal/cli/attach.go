@@ -26,7 +26,7 @@ it can do to the terminal what any program can that you run there. Ctrl-] detach
 the program goes on, and "toolserver attach" comes back to it. --detach-keys chooses
 other keys, such as ctrl-p,ctrl-q, or with "" none.`
 
-func newAttach(in Inside) *cobra.Command {
+func newAttach() *cobra.Command {
 	var (
 		to    Target
 		which executionFlags
@@ -38,12 +38,14 @@ func newAttach(in Inside) *cobra.Command {
 		Long: `attach connects this terminal with that of an execution, such as a call of bash
 with interactive=true. What the execution wrote before, as far as it is kept, is shown first.
 
+` + shortHelp + `
+
 ` + attachHelp + `
 
 ` + exitHelp(),
-		Example: `  toolserver attach k7f3a9c2-1
-  toolserver attach --detach-keys ctrl-p,ctrl-q k7f3a9c2-1`,
-		Args:              cobra.MaximumNArgs(1),
+		Example: `  toolserver attach 36oux
+  toolserver attach --detach-keys ctrl-p,ctrl-q 36oux`,
+		Args:              Arguments,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_RUNNING),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := which.id(args)
@@ -62,6 +64,9 @@ with interactive=true. What the execution wrote before, as far as it is kept, is
 				return err
 			}
 			defer client.Close()
+			if id, err = client.wholeExecution(cmd.Context(), id); err != nil {
+				return err
+			}
 			response, err := client.GetExecution(cmd.Context(), &pb.GetExecutionRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID})
 			if err != nil {
 				return client.unknownExecution(cmd.Context(), err, id, which)
@@ -71,7 +76,7 @@ with interactive=true. What the execution wrote before, as far as it is kept, is
 	}
 	addDetachKeys(cmd, &keys)
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

@@ -87,7 +87,7 @@ A call of bash with interactive=true runs in a terminal. ` + attachHelp + `
 	flags.StringVar(&f.approve, "approve", approveAsk, "what to do where approval is needed: ask, yes, no or wait")
 	flags.BoolVar(&f.detach, "detach", false, "leave as soon as the call is accepted, and print the id of the execution")
 	flags.BoolVar(&f.json, "json", false, "print one event a line, as JSON")
-	flags.BoolVar(&f.raw, "raw", false, "print results as they are: no newline added, images as bytes")
+	flags.BoolVar(&f.raw, "raw", false, rawUsage)
 	cmd.MarkFlagsMutuallyExclusive("json", "raw")
 	cmd.MarkFlagsMutuallyExclusive("detach", "on-disconnect")
 	cmd.MarkFlagsMutuallyExclusive("detach", "approve")

@@ -13,7 +13,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newCancel(in Inside) *cobra.Command {
+func newCancel() *cobra.Command {
 	var (
 		to     Target
 		which  executionFlags
@@ -23,8 +23,10 @@ func newCancel(in Inside) *cobra.Command {
 		Use:   "cancel [EXECUTION]",
 		Short: "End an execution",
 		Long: `cancel ends an execution, waits for its end and says how it ended. Cancelling
-what has ended changes nothing and succeeds.`,
-		Args:              cobra.MaximumNArgs(1),
+what has ended changes nothing and succeeds.
+
+` + shortHelp,
+		Args:              Arguments,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_RUNNING),
 		RunE: onExecution(&to, &which, func(ctx context.Context, client *Client, id string) error {
 			response, err := client.Cancel(ctx, &pb.CancelRequest{
@@ -40,6 +42,6 @@ what has ended changes nothing and succeeds.`,
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence; the caller sees it")
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }

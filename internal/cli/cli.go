@@ -12,7 +12,14 @@ import "github.com/spf13/cobra"
 // Commands returns the commands that talk to a server.
 func Commands(in Inside) []*cobra.Command {
 	return []*cobra.Command{
-		newTools(in), newParse(in), newCall(in), newWatch(in), newAttach(in), newInput(in), newCancel(in), newArtifact(in), newCp(in),
-		newExecutions(in), newMCP(in), newAgents(in), newSessions(in), newApprovals(in), newGrants(in), newStop(in), newResume(in), newStops(in), newVersion(in), newRecord(in), newReplay(),
+		newTools(in), newParse(in), newCall(in), newWatch(), newAttach(), newInput(), newCancel(), newArtifact(), newCp(),
+		newExecutions(), newMCP(in), newAgents(), newSessions(), newApprovals(), newGrants(), newStop(), newResume(), newStops(), newVersion(), newRecord(), newReplay(),
 	}
+}
+
+// listsAlone has a command, given nothing below it, do what its list does.
+func listsAlone(cmd, list *cobra.Command) {
+	cmd.AddCommand(list)
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.RunE = list.RunE
 }

@@ -40,15 +40,25 @@ type Target struct {
 // AddFlags adds the flags that choose the target.
 func (t *Target) AddFlags(cmd *cobra.Command, in Inside) {
 	t.inside = in
+	t.addFlags(cmd, "server to talk to: host:port or unix:/path; none: one in this process (env TOOLSERVER_ADDRESS)")
+	in.AddFlags(cmd.Flags())
+}
+
+// addOutsideFlags adds the flags that choose the target of a command that needs a server
+// that is running; see connectOutside.
+func (t *Target) addOutsideFlags(cmd *cobra.Command) {
+	t.addFlags(cmd, "server to talk to, which is needed: host:port or unix:/path (env TOOLSERVER_ADDRESS)")
+}
+
+func (t *Target) addFlags(cmd *cobra.Command, address string) {
 	flags := cmd.Flags()
-	flags.StringVar(&t.address, "address", "", "server to talk to: host:port or unix:/path; none: one in this process (env TOOLSERVER_ADDRESS)")
+	flags.StringVar(&t.address, "address", "", address)
 	flags.StringVar(&t.token, "token", "", "token to show to the server; others on this machine can see flags, so better set the env TOOLSERVER_TOKEN")
 	flags.BoolVar(&t.tls, "tls", false, "encrypt the connection and check the server's certificate")
 	flags.StringVar(&t.ca, "ca", "", "file with the certificates to trust, instead of the system's; implies --tls")
 	flags.StringVar(&t.cert, "cert", "", "file with a certificate to show to the server, where it knows callers by theirs; implies --tls")
 	flags.StringVar(&t.key, "key", "", "file with the key of --cert (default: the same file)")
 	flags.BoolVar(&t.plaintext, "plaintext", false, "send the token even though the connection is not encrypted")
-	in.AddFlags(flags)
 }
 
 // Resolve returns the address, from the flag or the environment; empty means
@@ -134,7 +144,7 @@ func (t *Target) connectOutside(cmd *cobra.Command) (*Client, error) {
 	if t.Resolve() == "" {
 		return nil, fmt.Errorf("%s needs a server that is running: give its address with --address or TOOLSERVER_ADDRESS%s", cmd.CommandPath(), misspelt("TOOLSERVER_ADDRESS"))
 	}
-	return t.Connect(cmd)
+	return t.dial()
 }
 
 func (t *Target) dial() (*Client, error) {

@@ -24,7 +24,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newCp(in Inside) *cobra.Command {
+func newCp() *cobra.Command {
 	var (
 		to Target
 		c  copier
@@ -65,7 +65,7 @@ too, by a download what would make a repository of a directory that is not calle
 by an upload node_modules. One line tells of that, -v of each file, and the command exits with 0.
 
 ` + exitHelp(),
-		Args: cobra.ExactArgs(2),
+		Args: Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			source, destination := placeFrom(args[0]), placeFrom(args[1])
 			if c.all && !source.remote {
@@ -97,7 +97,7 @@ by an upload node_modules. One line tells of that, -v of each file, and the comm
 	cmd.Flags().BoolVarP(&c.quiet, "quiet", "q", false, "show no progress")
 	cmd.Flags().BoolVarP(&c.verbose, "verbose", "v", false, "name each file that is always left out, and why")
 	cmd.Flags().BoolVar(&c.all, "all", false, "of a session, fetch what git would run as well: configuration, hooks, index")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.ValidArgsFunction = completeCopies(&to)
 	return cmd
 }
@@ -280,7 +280,7 @@ func (p *progressLine) clear() {
 // completeCopies completes the names of sessions; the rest are files.
 func completeCopies(to *Target) completer {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 1 || prefix != "" && strings.ContainsAny(prefix[:1], "./:") {
+		if len(args) > 1 || to.Resolve() == "" || prefix != "" && strings.ContainsAny(prefix[:1], "./:") {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		ids := ask(to, cmd, func(ctx context.Context, client *Client) (list []string) {

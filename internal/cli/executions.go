@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -26,7 +27,7 @@ var executionStates = map[string]pb.ExecutionState{
 	"finished": pb.ExecutionState_EXECUTION_STATE_FINISHED,
 }
 
-func newExecutions(in Inside) *cobra.Command {
+func newExecutions() *cobra.Command {
 	var (
 		to                   Target
 		session, state, tool string
@@ -75,8 +76,8 @@ func newExecutions(in Inside) *cobra.Command {
 	flags.BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
 	of.addFlags(cmd, "those of this principal, or * for everybody's, instead of yours")
 	Complete(cmd, "state", "waiting", "running", "finished")
-	to.AddFlags(cmd, in)
-	cmd.AddCommand(newExecutionsShow(in))
+	to.addOutsideFlags(cmd)
+	cmd.AddCommand(newExecutionsShow())
 	return cmd
 }
 
@@ -129,6 +130,20 @@ func executionTable(out *Stream, list []*pb.Execution, now time.Time, whose bool
 		t.Row(row...)
 	}
 	return t.Flush()
+}
+
+// wholeExecution returns the id of the one execution of the caller that begins with id;
+// id itself where none does, of which the server knows more.
+func (c *Client) wholeExecution(ctx context.Context, id string) (string, error) {
+	if id == "" || len(id) >= wholeID {
+		return id, nil
+	}
+	list, _, err := c.list(ctx, &pb.ListExecutionsRequest{}, math.MaxInt)
+	if err != nil {
+		return "", err
+	}
+	x, err := uniquely(list, (*pb.Execution).GetExecutionId, id)
+	return cmp.Or(x.GetExecutionId(), id), err
 }
 
 // unknownExecution adds to an error about an execution that there is not what may

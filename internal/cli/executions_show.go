@@ -15,7 +15,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newExecutionsShow(in Inside) *cobra.Command {
+func newExecutionsShow() *cobra.Command {
 	var (
 		to     Target
 		which  executionFlags
@@ -26,13 +26,15 @@ func newExecutionsShow(in Inside) *cobra.Command {
 		Short: "Show all about an execution: verdict, effects, timing and end",
 		Long: `show tells what the policy said to a call and about each thing it would touch, when
 it came, began and ended, what it used and how it ended. "toolserver watch" shows
-what it wrote.`,
-		Args:              cobra.MaximumNArgs(1),
+what it wrote.
+
+` + shortHelp,
+		Args:              Arguments,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onExecution(&to, &which, func(ctx context.Context, c *Client, id string) error {
 		response, err := c.GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID})
 		if err != nil {

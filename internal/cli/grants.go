@@ -15,20 +15,19 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newGrants(in Inside) *cobra.Command {
+func newGrants() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grants",
 		Short: "List and revoke what was always allowed or denied",
 		Long: `grants is about lasting answers: what a person allowed or denied for the rest of
-a session. They end with the session, or when they are revoked.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+a session. They end with the session, or when they are revoked. 'toolserver grants' alone lists them.`,
 	}
-	cmd.AddCommand(newGrantsList(in), newGrantsRevoke(in))
+	listsAlone(cmd, newGrantsList())
+	cmd.AddCommand(newGrantsRevoke())
 	return cmd
 }
 
-func newGrantsList(in Inside) *cobra.Command {
+func newGrantsList() *cobra.Command {
 	var (
 		to      Target
 		session string
@@ -37,7 +36,7 @@ func newGrantsList(in Inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List grants, the oldest first",
-		Args:  cobra.NoArgs,
+		Args:  Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, _ []string) error {
 			response, err := client.ListGrants(ctx, &pb.ListGrantsRequest{SessionId: session})
 			if err != nil {
@@ -48,7 +47,7 @@ func newGrantsList(in Inside) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one grant a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -66,14 +65,14 @@ func grantText(g *pb.Grant) string {
 	return ActionText(g.GetAction()) + " " + Visible(g.GetTool()) + ": " + Visible(g.GetTier().GetLabel())
 }
 
-func newGrantsRevoke(in Inside) *cobra.Command {
+func newGrantsRevoke() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
 		Short: "End a grant: what it covered is asked for again",
 		Long: `revoke ends a grant. What it covered is asked for again, or allowed again. An ID
 may be shortened to its beginning, of four characters at least.`,
-		Args:              cobra.ExactArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeGrants(&to),
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			response, err := client.ListGrants(ctx, &pb.ListGrantsRequest{})
@@ -95,6 +94,6 @@ may be shortened to its beginning, of four characters at least.`,
 			return nil
 		}),
 	}
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }

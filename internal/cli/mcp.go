@@ -27,14 +27,14 @@ func newMCP(in Inside) *cobra.Command {
 		Long: `mcp serve has an MCP client use the tools of this server. The other commands are about
 the servers of the section "mcp" of the configuration, and about other sources of tools.
 Docs: docs/sources.md.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newMCPServe(in), newMCPList(in), newMCPLogs(in), newMCPApprove(in), newMCPRetry(in), newMCPSignIn(in))
+	cmd.AddCommand(newMCPServe(in), newMCPList(), newMCPLogs(), newMCPApprove(), newMCPRetry(), newMCPSignIn())
 	return cmd
 }
 
-func newMCPList(in Inside) *cobra.Command {
+func newMCPList() *cobra.Command {
 	var (
 		to     Target
 		asJSON bool
@@ -51,7 +51,7 @@ func newMCPList(in Inside) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one source a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -90,12 +90,12 @@ func sourceTable(to *Stream, list []*pb.Source) error {
 	return nil
 }
 
-func newMCPLogs(in Inside) *cobra.Command {
+func newMCPLogs() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
 		Short: "Print the last lines of what a server said",
-		Args:  cobra.ExactArgs(1),
+		Args:  Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			response, err := client.ReadSourceLog(ctx, &pb.ReadSourceLogRequest{Name: args[0]})
 			if err != nil {
@@ -108,11 +108,11 @@ func newMCPLogs(in Inside) *cobra.Command {
 			return nil
 		}),
 	}
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
-func newMCPApprove(in Inside) *cobra.Command {
+func newMCPApprove() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "approve NAME [TOOL...]",
@@ -120,7 +120,7 @@ func newMCPApprove(in Inside) *cobra.Command {
 		Long: `approve has tools offered as their server describes them now. A server can change what
 a tool says after you have looked at it, and what a tool says is read by models: "mcp list"
 shows what it said then and now. Without names of tools, all that wait are approved.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			response, err := client.ApproveTools(ctx, &pb.ApproveToolsRequest{Name: args[0], Tools: args[1:]})
 			if err != nil {
@@ -136,16 +136,16 @@ shows what it said then and now. Without names of tools, all that wait are appro
 			return nil
 		}),
 	}
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
-func newMCPRetry(in Inside) *cobra.Command {
+func newMCPRetry() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "retry NAME",
 		Short: "Try at once to connect to a server that is unavailable",
-		Args:  cobra.ExactArgs(1),
+		Args:  Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			if _, err := client.RetrySource(ctx, &pb.RetrySourceRequest{Name: args[0]}); err != nil {
 				return err
@@ -164,11 +164,11 @@ func newMCPRetry(in Inside) *cobra.Command {
 			return nil
 		}),
 	}
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
-func newMCPSignIn(in Inside) *cobra.Command {
+func newMCPSignIn() *cobra.Command {
 	var (
 		to    Target
 		paste string
@@ -179,7 +179,7 @@ func newMCPSignIn(in Inside) *cobra.Command {
 		Long: `sign-in prints the link at which you sign in for a server with a browser. Where the
 browser is sent to this machine in the end, the command waits for it there. Otherwise give
 the address that the browser shows in the end with --redirected.`,
-		Args: cobra.ExactArgs(1),
+		Args: Arguments,
 		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			out := NewStream(os.Stdout)
 			if paste == "" {
@@ -207,7 +207,7 @@ the address that the browser shows in the end with --redirected.`,
 		}),
 	}
 	cmd.Flags().StringVar(&paste, "redirected", "", "the address that the browser was sent to in the end")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

@@ -32,7 +32,7 @@ nobody can, and they are declined. Messages go to standard error.`,
 		Example: `  toolserver mcp serve
   toolserver mcp serve --workspace ~/project --session new --mode accept_edits
   toolserver mcp serve --server 127.0.0.1:8665 --session project`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := target.Connect(cmd)
 			if err != nil {

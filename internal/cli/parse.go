@@ -29,7 +29,7 @@ prints one piece a line as JSON, as soon as it is complete: text, calls, and cal
 cannot be read, with what the model should be told. Nothing is run.`,
 		Example: `  toolserver parse < answer.txt
   curl -sN … | toolserver parse --dialect openai`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := to.Connect(cmd)
 			if err != nil {

@@ -34,7 +34,7 @@ as "toolserver call" does.
 		Example: `  toolserver replay build.rec
   toolserver replay --speed 8 session.rec
   toolserver replay --no-wait --json session.rec`,
-		Args: cobra.ExactArgs(1),
+		Args: Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !(p.speed > 0) || math.IsInf(p.speed, 0) {
 				return fmt.Errorf("--speed %v: want more than 0", p.speed)
@@ -49,7 +49,7 @@ as "toolserver call" does.
 	flags.Float64Var(&p.speed, "speed", 1, "how many times as fast as it was")
 	flags.BoolVar(&noWait, "no-wait", false, "show everything at once")
 	flags.BoolVar(&p.json, "json", false, "print one event a line, as JSON")
-	flags.BoolVar(&p.raw, "raw", false, "print results as they are: no newline added, images as bytes")
+	flags.BoolVar(&p.raw, "raw", false, rawUsage)
 	cmd.MarkFlagsMutuallyExclusive("json", "raw")
 	cmd.MarkFlagsMutuallyExclusive("speed", "no-wait")
 	return cmd

@@ -21,7 +21,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newRecord(in Inside) *cobra.Command {
+func newRecord() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Keep executions and sessions as files that can be played back",
@@ -29,11 +29,11 @@ func newRecord(in Inside) *cobra.Command {
 replay" plays them back, and "toolserver serve --replay" answers calls from them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRecordExport(in))
+	cmd.AddCommand(newRecordExport())
 	return cmd
 }
 
-func newRecordExport(in Inside) *cobra.Command {
+func newRecordExport() *cobra.Command {
 	var (
 		to            Target
 		of            ownerFlags
@@ -45,8 +45,10 @@ func newRecordExport(in Inside) *cobra.Command {
 		Long: `export writes what the server still keeps of executions to a file: their inputs and
 events, when each was, and the tools of their session. Secrets are masked in it as they
 are in results. Of an execution that has not ended it is what there is by now. What is
-no longer kept is told on standard error.`,
-		Example: `  toolserver record export k7f3a9c2-1 -o build.rec
+no longer kept is told on standard error.
+
+` + shortHelp,
+		Example: `  toolserver record export 36oux -o build.rec
   toolserver record export --session s1 -o s1.rec`,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,7 +77,7 @@ no longer kept is told on standard error.`,
 	flags.StringVar(&session, "session", "", "record all executions of this session that the server keeps")
 	flags.StringVarP(&file, "output", "o", "", "file to write to, instead of standard output")
 	of.addFlags(cmd, "whose session it is, instead of yours")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 
@@ -101,6 +103,10 @@ func (r *recorder) write(ctx context.Context, to io.Writer, ids []string) error 
 		slices.Reverse(list)
 	}
 	for _, id := range ids {
+		id, err := r.client.wholeExecution(ctx, id)
+		if err != nil {
+			return err
+		}
 		got, err := r.client.GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: id})
 		if err != nil {
 			return r.client.unknownExecution(ctx, err, id, executionFlags{})

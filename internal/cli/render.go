@@ -5,10 +5,12 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,9 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
+
+// rawUsage is what --raw does.
+const rawUsage = "print results as they are: no newline added, images as bytes, and text beside these on standard error"
 
 // A view shows the events of one execution. It is used by one goroutine.
 type view interface {
@@ -232,6 +237,7 @@ func (v *textView) finished(f *pb.Finished) error {
 	}
 	failure := f.GetFailure().GetMessage()
 	shown := len(v.begin) == 0
+	bytesAlone := v.raw && slices.ContainsFunc(f.GetContent(), func(c *pb.Content) bool { return c.GetImage() != nil })
 	for _, content := range f.GetContent() {
 		if text, ok := content.GetKind().(*pb.Content_Text); ok && failure != "" && text.Text == failure {
 			continue // comes last, with the outcome
@@ -241,6 +247,10 @@ func (v *textView) finished(f *pb.Finished) error {
 			if f.GetExit() != nil && v.wrote || strings.HasPrefix(text, strings.TrimSuffix(output.Clean(v.begin), "\n")) {
 				continue // what the program wrote, as it was shown
 			}
+		}
+		if beside := cmp.Or(content.GetText(), content.GetJson()); bytesAlone && beside != "" {
+			v.note(beside)
+			continue
 		}
 		if err := v.content(content); err != nil {
 			return err
@@ -261,7 +271,8 @@ func outcomeText(outcome pb.Outcome) string {
 	return strings.ReplaceAll(enumWord(outcome, "OUTCOME_"), "_", " ")
 }
 
-// content writes one piece of a result, and ends its line.
+// content writes one piece of a result, and ends its line. What only points to an
+// artifact is a note: programs that read standard output want none of it.
 func (v *textView) content(c *pb.Content) error {
 	var data []byte
 	switch kind := c.GetKind().(type) {
@@ -280,7 +291,8 @@ func (v *textView) content(c *pb.Content) error {
 		}
 	case *pb.Content_Artifact:
 		a := kind.Artifact
-		data = fmt.Appendf(nil, "[%s %s, %s, %s]", a.GetName(), a.GetUri(), a.GetMediaType(), byteCount(float64(a.GetSize())))
+		v.note(fmt.Sprintf("[%s %s, %s, %s]", a.GetName(), a.GetUri(), a.GetMediaType(), byteCount(float64(a.GetSize()))))
+		return nil
 	}
 	if err := v.write(v.stdout, data); err != nil {
 		return err

@@ -80,12 +80,17 @@ func TestPlainView(t *testing.T) {
 				text("text\n"), {Kind: &pb.Content_Json{Json: `{"a": 1}`}}, image,
 				{Kind: &pb.Content_Artifact{Artifact: &pb.ArtifactLink{Uri: "artifact:1", Name: "log", MediaType: "text/plain", Size: 5}}},
 			}})},
-			out: "text\n{\"a\": 1}\n[image image/png, 4B]\n[log artifact:1, text/plain, 5B]\n",
+			out: "text\n{\"a\": 1}\n[image image/png, 4B]\n", err: "[log artifact:1, text/plain, 5B]\n",
 		},
-		"raw": {
+		"of a raw image only the bytes": {
 			raw:    true,
 			events: []*pb.Event{finished(&pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("a"), image}})},
-			out:    "a\x89PNG",
+			out:    "\x89PNG", err: "a\n",
+		},
+		"raw without an image": {
+			raw:    true,
+			events: []*pb.Event{finished(&pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("a"), text("b\n")}})},
+			out:    "ab\n",
 		},
 		"what was missed": {
 			events: []*pb.Event{{Sequence: 90, Kind: &pb.Event_Skipped{Skipped: &pb.Skipped{First: 5}}}},

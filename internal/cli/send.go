@@ -17,7 +17,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newInput(in Inside) *cobra.Command {
+func newInput() *cobra.Command {
 	var (
 		to     Target
 		which  executionFlags
@@ -30,10 +30,12 @@ func newInput(in Inside) *cobra.Command {
 		Long: `input sends text to an execution that takes it, and a newline behind it; "-", or
 no text and none of the flags below, sends standard input as it is. Then it sends the
 window size, the end of input and the signal that flags ask for, in this order. It waits while
-the program does not read, and tells how many bytes were taken in all.`,
-		Example: `  toolserver input k7f3a9c2-1 yes
-  toolserver input k7f3a9c2-1 - --eof <answers.txt
-  toolserver input k7f3a9c2-1 --signal INT`,
+the program does not read, and tells how many bytes were taken in all.
+
+` + shortHelp,
+		Example: `  toolserver input 36oux yes
+  toolserver input 36oux - --eof <answers.txt
+  toolserver input 36oux --signal INT`,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_RUNNING),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named := args[:min(len(args), 1)]
@@ -56,6 +58,9 @@ the program does not read, and tells how many bytes were taken in all.`,
 				return err
 			}
 			defer client.Close()
+			if id, err = client.wholeExecution(cmd.Context(), id); err != nil {
+				return err
+			}
 			send.client = client
 			send.request = &pb.WriteInputRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID}
 			if err := send.all(cmd.Context(), args[len(named):], size); err != nil {
@@ -76,7 +81,7 @@ the program does not read, and tells how many bytes were taken in all.`,
 	}
 	Complete(cmd, "signal", names...)
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
 

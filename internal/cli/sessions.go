@@ -27,16 +27,16 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newSessions(in Inside) *cobra.Command {
+func newSessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "Open, see, change and close sessions",
 		Long: `sessions works with the sessions of a server. A session is where calls happen: a
 workspace, how much it is trusted, and which tools it has. Who never opens one
-works in the session "default".`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+works in the session "default". 'toolserver sessions' alone lists them.`,
 	}
-	cmd.AddCommand(newSessionsCreate(in), newSessionsList(in), newSessionsShow(in), newSessionsMode(in), newSessionsClose(in), newSessionsEvents(in))
+	listsAlone(cmd, newSessionsList())
+	cmd.AddCommand(newSessionsCreate(), newSessionsShow(), newSessionsMode(), newSessionsClose(), newSessionsEvents())
 	return cmd
 }
 
@@ -81,10 +81,11 @@ func words(prefix string, values map[string]int32) []string {
 	return list
 }
 
-func newSessionsCreate(in Inside) *cobra.Command {
+func newSessionsCreate() *cobra.Command {
 	var (
 		to                                  Target
 		mode, level, network, order, answer string
+		workspace                           string
 		idle, wait                          time.Duration
 		asJSON                              bool
 	)
@@ -101,7 +102,7 @@ by default, and no flag goes beyond what its operator allows.`,
 		Example: `  toolserver sessions create --mode accept_edits mine && toolserver cp . mine:
   toolserver sessions create --restore mine
   S=$(toolserver sessions create) && toolserver call --session $S bash command=pwd`,
-		Args: cobra.MaximumNArgs(1),
+		Args: Arguments,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&mode, "mode", "", "what happens with calls that change something: "+strings.Join(words("MODE_", pb.Mode_value), ", "))
@@ -125,10 +126,8 @@ by default, and no flag goes beyond what its operator allows.`,
 	Complete(cmd, "mode", words("MODE_", pb.Mode_value)...)
 	Complete(cmd, "level", words("LEVEL_", pb.Level_value)...)
 	Complete(cmd, "network", words("NETWORK_", pb.Network_value)...)
-	to.AddFlags(cmd, in)
-	workspace := flags.Lookup("workspace") // here it is that of the session
-	workspace.Usage = "directory of the server to work in (default: a new one, which is kept for a while after the session ended)"
-	cmd.PreRun = func(*cobra.Command, []string) { workspace.Changed = false }
+	flags.StringVar(&workspace, "workspace", "", "directory of the server to work in (default: a new one, which is kept for a while after the session ended)")
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		var err error
 		if len(args) == 1 {
@@ -158,7 +157,7 @@ by default, and no flag goes beyond what its operator allows.`,
 		if flags.Changed("edit-errors") {
 			request.EditErrors = durationpb.New(wait)
 		}
-		if request.Workspace, err = to.serverPath("--workspace", workspace.Value.String()); err != nil {
+		if request.Workspace, err = to.serverPath("--workspace", workspace); err != nil {
 			return err
 		}
 		response, err := c.CreateSession(ctx, request)
@@ -210,7 +209,7 @@ func (t *Target) serverPath(flag, path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-func newSessionsList(in Inside) *cobra.Command {
+func newSessionsList() *cobra.Command {
 	var (
 		to            Target
 		ended, asJSON bool
@@ -222,12 +221,12 @@ func newSessionsList(in Inside) *cobra.Command {
 		Long: `list lists your sessions, the oldest first; with --ended those that ended and that
 the server still knows of: when and why, and until when the workspace that was made
 for one is kept. 'toolserver sessions create --restore' works on in that.`,
-		Args: cobra.NoArgs,
+		Args: Arguments,
 	}
 	cmd.Flags().BoolVar(&ended, "ended", false, "list the sessions that ended, and no others")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one session a line, as JSON")
 	of.addFlags(cmd, "those of this principal, or * for everybody's, instead of yours")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, _ []string) error {
 		list, gone, err := c.sessionsAnd(ctx, of, ended)
 		if err != nil {
@@ -343,7 +342,7 @@ func (c *Client) withNearest(err error, name string, known []string, list string
 	return status.Error(status.Code(err), status.Convert(err).Message()+"; "+hint)
 }
 
-func newSessionsMode(in Inside) *cobra.Command {
+func newSessionsMode() *cobra.Command {
 	var to Target
 	modes := words("MODE_", pb.Mode_value)
 	cmd := &cobra.Command{
@@ -371,7 +370,7 @@ func newSessionsMode(in Inside) *cobra.Command {
 		}
 		return names(cmd, args, prefix)
 	}
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		mode, err := word[pb.Mode]("mode", args[1], "MODE_", pb.Mode_value)
 		if err != nil {
@@ -394,7 +393,7 @@ func newSessionsMode(in Inside) *cobra.Command {
 	return cmd
 }
 
-func newSessionsClose(in Inside) *cobra.Command {
+func newSessionsClose() *cobra.Command {
 	var (
 		to     Target
 		reason string
@@ -417,7 +416,7 @@ workspace that the server made for it is kept for a while, as its operator says:
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence; its owner and the audit log are told")
 	of.addFlags(cmd, "whose sessions they are, where they are not yours")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		for _, id := range args {
 			// That of which the files are gone cannot be looked at, but can be closed.
@@ -435,7 +434,7 @@ workspace that the server made for it is kept for a while, as its operator says:
 	return cmd
 }
 
-func newSessionsEvents(in Inside) *cobra.Command {
+func newSessionsEvents() *cobra.Command {
 	var (
 		to     Target
 		asJSON bool
@@ -448,12 +447,12 @@ func newSessionsEvents(in Inside) *cobra.Command {
 one whenever an execution comes, begins to run or ends, until the session is closed
 or you press Ctrl-C. It changes nothing: what runs does not wait for you, and the
 session counts as unused. "toolserver watch" follows one execution in full.`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
 	of.addFlags(cmd, "whose session it is, where it is not yours")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		id := strings.Join(args, "")
 		stream, err := c.WatchSession(ctx, &pb.WatchSessionRequest{SessionId: id, Principal: of.principal, Tenant: of.tenant})

@@ -19,7 +19,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newSessionsShow(in Inside) *cobra.Command {
+func newSessionsShow() *cobra.Command {
 	var (
 		to     Target
 		asJSON bool
@@ -28,12 +28,12 @@ func newSessionsShow(in Inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show [SESSION]",
 		Short:             "Show all about a session; without a name, your default session",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	of.addFlags(cmd, "whose session it is, where it is not yours")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		s, err := c.session(ctx, of, strings.Join(args, ""))
 		if err != nil {

@@ -46,7 +46,7 @@ func (f *stopFlags) principal(args []string) string {
 	return args[0]
 }
 
-func newStop(in Inside) *cobra.Command {
+func newStop() *cobra.Command {
 	var (
 		to  Target
 		who stopFlags
@@ -63,7 +63,7 @@ for operators, and holds for all servers that share the state.`,
   toolserver stop --all --reason 'break-in'`,
 	}
 	who.add(cmd, "callers and the audit log are told")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		response, err := c.StopPrincipal(ctx, &pb.StopPrincipalRequest{Principal: who.principal(args), Tenant: who.tenant, Reason: who.reason})
 		if err != nil {
@@ -93,7 +93,7 @@ func unknownText(stop *pb.Stop) string {
 	return text + " See who is there with 'toolserver sessions list --principal \"*\"'; one of another tenant needs --tenant."
 }
 
-func newResume(in Inside) *cobra.Command {
+func newResume() *cobra.Command {
 	var (
 		to  Target
 		who stopFlags
@@ -105,7 +105,7 @@ func newResume(in Inside) *cobra.Command {
 single principals. What was ended does not begin again. It is for operators.`,
 	}
 	who.add(cmd, "the audit log is told")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		response, err := c.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: who.principal(args), Tenant: who.tenant, Reason: who.reason})
 		if err != nil {
@@ -125,7 +125,7 @@ single principals. What was ended does not begin again. It is for operators.`,
 	return cmd
 }
 
-func newStops(in Inside) *cobra.Command {
+func newStops() *cobra.Command {
 	var (
 		to     Target
 		asJSON bool
@@ -133,10 +133,10 @@ func newStops(in Inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stops",
 		Short: "List the emergency stops in force, the oldest first",
-		Args:  cobra.NoArgs,
+		Args:  Arguments,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one stop a line, as JSON")
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, _ []string) error {
 		response, err := c.ListStops(ctx, new(pb.ListStopsRequest))
 		if err != nil {

@@ -63,6 +63,34 @@ func CommandsOnly(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
 }
 
+// Arguments refuses more or fewer arguments than the line of use names: X has to be given,
+// [X] may be left out, and X... goes on.
+func Arguments(cmd *cobra.Command, args []string) error {
+	names := strings.Fields(cmd.Use)[1:]
+	least := slices.IndexFunc(names, func(name string) bool { return name[0] == '[' })
+	if least < 0 {
+		least = len(names)
+	}
+	use := strings.TrimSpace(cmd.CommandPath() + " " + strings.Join(names, " "))
+	switch {
+	case len(args) < least:
+		return fmt.Errorf("%s is missing: want %s", strings.TrimSuffix(names[len(args)], "..."), use)
+	case len(args) > len(names) && !(len(names) > 0 && strings.Contains(names[len(names)-1], "...")):
+		return fmt.Errorf("%q is one argument too many: want %s%s", args[len(names)], use, joined(cmd, args[len(names)]))
+	}
+	return nil
+}
+
+// joined tells how a flag that may go without a value gets one, where word was meant to be it.
+func joined(cmd *cobra.Command, word string) (hint string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.NoOptDefVal != "" && f.Value.Type() != "bool" && f.Value.String() == f.NoOptDefVal {
+			hint = fmt.Sprintf("; or do you mean --%s=%s?", f.Name, word)
+		}
+	})
+	return hint
+}
+
 // FlagError adds to an error about flags what would be right.
 func FlagError(cmd *cobra.Command, err error) error {
 	help := fmt.Sprintf("\nRun '%s --help' to see what there is", cmd.CommandPath())

@@ -125,11 +125,12 @@ func (t *Target) probe() (why, hint string) {
 	conn.SetDeadline(time.Now().Add(probeTime))
 	if !t.encrypted() {
 		// Whoever answers a greeting of TLS speaks it; the certificate does not matter.
-		if tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).Handshake() == nil {
+		err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).Handshake()
+		if err == nil {
 			return t.address + " speaks TLS, and this connection is not encrypted",
 				"Add --tls; and --ca FILE if its certificate is one that you made yourself."
 		}
-		return "", ""
+		return t.overHTTP(err)
 	}
 	host, _, _ := net.SplitHostPort(address)
 	config, err := t.tlsConfig()
@@ -168,10 +169,22 @@ func (t *Target) unconnected(err error) (why, hint string) {
 	return err.Error(), "Check --address or TOOLSERVER_ADDRESS."
 }
 
+// overHTTP explains that an HTTP server answers to a greeting of TLS; nothing where none does.
+func (t *Target) overHTTP(err error) (why, hint string) {
+	if reply, ok := errors.AsType[tls.RecordHeaderError](err); !ok || string(reply.RecordHeader[:]) != "HTTP/" {
+		return "", ""
+	}
+	return "an HTTP server answers at " + t.address,
+		"gRPC is served on another port, which is 8665 unless the server was told otherwise: name it with --address or TOOLSERVER_ADDRESS."
+}
+
 // unencrypted explains why TLS fails; nothing where it does not.
 func (t *Target) unencrypted(err error) (why, hint string) {
 	if err == nil {
 		return "", ""
+	}
+	if why, hint := t.overHTTP(err); why != "" {
+		return why, hint
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return t.address + " does not speak TLS", "Leave out --tls and --ca; add --plaintext if a token is to be sent all the same."

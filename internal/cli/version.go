@@ -13,19 +13,19 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newVersion(in Inside) *cobra.Command {
+func newVersion() *cobra.Command {
 	var to Target
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version, with --address also the server's",
-		Args:  cobra.NoArgs,
+		Args:  Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := NewStream(os.Stdout)
 			fmt.Fprintln(out, version.Line())
 			if to.Resolve() == "" {
 				return nil
 			}
-			client, err := to.Connect(cmd)
+			client, err := to.dial()
 			if err != nil {
 				return err
 			}
@@ -39,6 +39,6 @@ func newVersion(in Inside) *cobra.Command {
 			return nil
 		},
 	}
-	to.AddFlags(cmd, in)
+	to.addFlags(cmd, "server whose version to show as well: host:port or unix:/path (env TOOLSERVER_ADDRESS)")
 	return cmd
 }

@@ -13,6 +13,9 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
+// shortHelp is for commands that take the id of an execution.
+const shortHelp = `EXECUTION may be shortened to its beginning, of four characters at least.`
+
 // executionFlags name an execution: by its id, or by session and call id.
 type executionFlags struct{ session, callID string }
 
@@ -43,12 +46,16 @@ func onExecution(to *Target, which *executionFlags, run func(ctx context.Context
 			return err
 		}
 		return onServer(to, func(ctx context.Context, c *Client, _ []string) error {
+			id, err := c.wholeExecution(ctx, id)
+			if err != nil {
+				return err
+			}
 			return c.unknownExecution(ctx, run(ctx, c, id), id, *which)
 		})(cmd, args)
 	}
 }
 
-func newWatch(in Inside) *cobra.Command {
+func newWatch() *cobra.Command {
 	var (
 		to     Target
 		which  executionFlags
@@ -62,8 +69,10 @@ func newWatch(in Inside) *cobra.Command {
 		Long: `watch shows the events of an execution as call does, those that were and those
 to come, and exits as call does. Ctrl-C ends the watching alone.
 
+` + shortHelp + `
+
 ` + exitHelp(),
-		Args:              cobra.MaximumNArgs(1),
+		Args:              Arguments,
 		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED),
 		RunE: onExecution(&to, &which, func(_ context.Context, client *Client, id string) error {
 			return follow(newView(NewStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
@@ -74,9 +83,9 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 	flags := cmd.Flags()
 	flags.Uint64Var(&after, "after", 0, "sequence of the last event you have")
 	flags.BoolVar(&asJSON, "json", false, "print one event a line, as JSON")
-	flags.BoolVar(&raw, "raw", false, "print results as they are: no newline added, images as bytes")
+	flags.BoolVar(&raw, "raw", false, rawUsage)
 	cmd.MarkFlagsMutuallyExclusive("json", "raw")
 	which.AddFlags(cmd)
-	to.AddFlags(cmd, in)
+	to.addOutsideFlags(cmd)
 	return cmd
 }
