@@ -128,12 +128,6 @@ func StatusText(s *status.Status) string {
 	switch s.Code() {
 	case codes.Unavailable:
 		return "the server cannot be reached or takes no calls: " + s.Message()
-	case codes.ResourceExhausted:
-		var size, limit int // gRPC itself refuses these, and has no other form for it
-		if n, _ := fmt.Sscanf(s.Message(), "grpc: received message larger than max (%d vs. %d)", &size, &limit); n == 2 {
-			return fmt.Sprintf("the request has %s, and the server takes %s (wire.max_message_bytes of its configuration).\nCopy a large file with 'toolserver cp', or write it in several calls.",
-				byteCount(float64(size)), byteCount(float64(limit)))
-		}
 	case codes.Unauthenticated:
 		return s.Message() + "; give the token with --token or TOOLSERVER_TOKEN" + misspelt("TOOLSERVER_TOKEN")
 	}
