@@ -112,6 +112,8 @@ func (r *Runner) environ(s surroundings) []string {
 		// Nobody is there to turn pages or to write messages.
 		"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "GIT_EDITOR=true", "EDITOR=true", "VISUAL=true",
 		"GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "DEBIAN_FRONTEND=noninteractive", "PYTHONUNBUFFERED=1",
+		// Python takes a .pyc for good by its size and by seconds, and an agent edits and runs again within one.
+		"PYTHONDONTWRITEBYTECODE=1",
 		// What asks for news of itself waits for a network.
 		"GOTOOLCHAIN=local", "npm_config_update_notifier=false", "npm_config_fund=false", "npm_config_audit=false", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
 	}

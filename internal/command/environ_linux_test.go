@@ -123,6 +123,34 @@ func TestEnvironmentOfANetwork(t *testing.T) {
 	}
 }
 
+// TestPythonRunsWhatIsThere runs a module again that is changed within a second, with
+// its size as before.
+func TestPythonRunsWhatIsThere(t *testing.T) {
+	if _, ok := (&command.Programs{Path: command.DefaultPath}).Find("python3"); !ok {
+		t.Skip("there is no python3")
+	}
+	const change = `echo 'x = 1' >m.py && touch -d @1000000000 m.py && python3 -c 'import m; print(m.x)' &&
+		echo 'x = 2' >m.py && touch -d @1000000000.5 m.py && python3 -c 'import m; print(m.x)'`
+	session := tools.Rights{Confinement: tools.SessionWide}
+	for _, test := range []struct {
+		name     string
+		operator []string
+		command  []string
+		want     string
+	}{
+		{name: "by default", want: "1\n2\n"},
+		{name: "where the operator has it otherwise", operator: []string{"PYTHONDONTWRITEBYTECODE="}, want: "1\n1\n"},
+		{name: "where the command has it otherwise", command: []string{"PYTHONDONTWRITEBYTECODE="}, want: "1\n1\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, _ := newRunner(t, func(c *command.Config) { c.Env = test.operator })
+			if out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", change}, Env: test.command, Rights: session}); out != test.want {
+				t.Errorf("%q, want %q", out, test.want)
+			}
+		})
+	}
+}
+
 // TestCacheIsWritten writes to the cache, which a command that may only read can
 // only read.
 func TestCacheIsWritten(t *testing.T) {

@@ -245,9 +245,11 @@ func (t *trees) addSettings() {
 	}
 }
 
-// addRustup adds the toolchains that the programs of rustup choose from, and
-// returns the variable by which they are found. Of what cargo keeps in the home
-// directory nothing is added: there are the tokens of its registries.
+// addRustup adds the toolchains that the programs of rustup choose from, with
+// what it keeps of them, and returns the variable by which they are found: it
+// makes update-hashes before it starts anything, unless it sees that it is there.
+// Of what cargo keeps in the home directory nothing is added: there are the
+// tokens of its registries.
 func (t *trees) addRustup(dir, rustup string) string {
 	if _, err := os.Stat(filepath.Join(dir, "rustup")); err != nil {
 		return ""
@@ -260,7 +262,9 @@ func (t *trees) addRustup(dir, rustup string) string {
 		return ""
 	}
 	t.add(toolchains)
-	t.add(filepath.Join(resolved(rustup), "settings.toml"))
+	for _, name := range []string{"settings.toml", "update-hashes"} {
+		t.add(filepath.Join(resolved(rustup), name))
+	}
 	return "RUSTUP_HOME=" + rustup
 }
 

@@ -116,9 +116,9 @@ func TestProgramTrees(t *testing.T) {
 
 func TestProgramsOfRustup(t *testing.T) {
 	top := machine(t, "home/me/.cargo/bin/cargo -> rustup", "home/me/.cargo/bin/rustup", "home/me/.cargo/credentials.toml", "home/me/.cargo/lib/",
-		"home/me/.rustup/toolchains/stable/bin/cargo", "home/me/.rustup/settings.toml")
+		"home/me/.rustup/toolchains/stable/bin/cargo", "home/me/.rustup/settings.toml", "home/me/.rustup/update-hashes/stable")
 	p := find(top, command.ProgramsConfig{}, "home/me/.cargo/bin")
-	want := []string{"home/me/.cargo/bin", "home/me/.rustup/toolchains", "home/me/.rustup/settings.toml"}
+	want := []string{"home/me/.cargo/bin", "home/me/.rustup/toolchains", "home/me/.rustup/settings.toml", "home/me/.rustup/update-hashes"}
 	if !slices.Equal(p.Trees, want) || !slices.Equal(p.Env, []string{"RUSTUP_HOME=home/me/.rustup"}) {
 		t.Errorf("%+v", p)
 	}

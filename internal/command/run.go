@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -228,13 +229,26 @@ func (x *Running) hear(ctx context.Context, in tools.Input) (int, error) {
 	return 0, errors.ErrUnsupported
 }
 
-// leftover says what was still running when a command ended.
-func leftover(lines string) string {
-	if lines == "" {
+// leftover says what was still running when a command ended. What a shell does by
+// itself in the background has the command line of the shell, which may be ours and
+// tells nothing: of that the program is told.
+func (x *Running) leftover(list []sandbox.Leftover) string {
+	if len(list) == 0 {
 		return ""
 	}
+	program := filepath.Base(x.command.Path)
+	own := strings.Join(append([]string{program}, x.command.Args...), " ")
+	told := make([]string, len(list))
+	for i, l := range list {
+		if told[i] = strings.ReplaceAll(l.Line, "\n", "; "); l.Line == own {
+			told[i] = program + " (a part of the command)"
+		}
+		if l.Count > 1 {
+			told[i] = fmt.Sprintf("%d times %s", l.Count, told[i])
+		}
+	}
 	return fmt.Sprintf("Still running when the command ended, and ended with it: %s. To keep something running, call again with run_in_background.",
-		output.Clean([]byte(strings.ReplaceAll(lines, "\n", "; "))))
+		output.Clean([]byte(strings.Join(told, "; "))))
 }
 
 // Messages of limits: which one, and how to stay under it.

@@ -371,7 +371,7 @@ func (x *Running) CloseInput() error {
 
 // exit tells how the command ended, in the words of tools.
 func (x *Running) exit(end sandbox.End) tools.Exit {
-	exit := tools.Exit{Reason: tools.Exited, Code: end.Code, Message: leftover(end.Leftover)}
+	exit := tools.Exit{Reason: tools.Exited, Code: end.Code, Message: x.leftover(end.Leftover)}
 	switch end.Reason {
 	case sandbox.Exited:
 		// Who stops a command that has just ended by itself was too late.

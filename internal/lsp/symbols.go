@@ -150,7 +150,7 @@ func (a *Asker) serversOfMost(ctx context.Context) ([]*Server, error) {
 	}
 	list := slices.SortedStableFunc(maps.Keys(count), func(a, b *Server) int { return cmp.Or(count[b]-count[a], cmp.Compare(a.Name, b.Name)) })
 	if len(list) == 0 {
-		return nil, tools.Failf("no_language_server", "There is no language server for any file of the workspace. Here are servers for %s. The operator installs others: known are %s; code.servers names more.", a.set.endings(), a.set.known())
+		return nil, tools.Failf("no_language_server", "There is no language server for any file of the workspace. %s The operator installs them: known are %s; code.servers names more.", a.set.serves(), a.set.known())
 	}
 	return list[:min(len(list), maxAsked)], nil
 }

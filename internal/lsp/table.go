@@ -207,7 +207,7 @@ func (s *Set) serverFor(path string) (server *Server, program string, err error)
 	if len(missing) > 0 {
 		return nil, "", tools.Failf("no_language_server", "There is no language server for %s. %s.", path, strings.Join(missing, "; "))
 	}
-	return nil, "", tools.Failf("no_language_server", "There is no language server for %s: none is known for files of that kind. There are servers for %s; the operator adds others to code.servers.", path, s.endings())
+	return nil, "", tools.Failf("no_language_server", "There is no language server for %s: none is known for files of that kind. %s The operator adds others to code.servers.", path, s.serves())
 }
 
 // find returns the program of a server.
@@ -247,8 +247,8 @@ func (s *Set) known() string {
 	return strings.Join(names, ", ")
 }
 
-// endings tells what the servers that are here are asked about.
-func (s *Set) endings() string {
+// serves tells what the servers that are here are asked about.
+func (s *Set) serves() string {
 	var all []string
 	for _, server := range s.found() {
 		for _, language := range slices.Sorted(maps.Keys(server.Languages)) {
@@ -256,9 +256,9 @@ func (s *Set) endings() string {
 		}
 	}
 	if len(all) == 0 {
-		return "nothing"
+		return "None is installed here."
 	}
-	return strings.Join(all, ", ")
+	return fmt.Sprintf("There are servers for %s.", strings.Join(all, ", "))
 }
 
 // errNoTypeScript says that a server would run the TypeScript of a workspace.

@@ -13,6 +13,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"time"
 	"unicode"
 	"unicode/utf16"
@@ -23,6 +24,7 @@ import (
 	"github.com/klippa-app/go-pdfium/references"
 	"github.com/klippa-app/go-pdfium/requests"
 	"github.com/klippa-app/go-pdfium/responses"
+	"github.com/klippa-app/go-pdfium/structs"
 	"github.com/klippa-app/go-pdfium/webassembly"
 	"github.com/tetratelabs/wazero"
 )
@@ -219,17 +221,21 @@ func (d *document) text(p *Page, at requests.Page, limit int) error {
 			i++
 			if rest, ok := d.glyph(loaded.TextPage, i); ok {
 				g.meaning = utf16.DecodeRune(g.meaning, rest.meaning)
+				g.widen(rest.box)
 			}
 		}
-		if last.below(g) {
-			g.turnDown()
+		if !last.joinSlice(g) {
+			c.take(last)
+			if last.below(g) {
+				g.turnDown()
+			}
+			last = g
 		}
-		c.add(g.where, g.width, []rune{g.meaning})
-		last = g
 		if i%1000 == 0 && time.Since(started) > maxTime/2 {
 			c.full = fmt.Errorf("%w: it has too many characters", ErrLimit)
 		}
 	}
+	c.take(last)
 	p.Text, p.Unknown = c.String(), c.unknown
 	return c.full
 }
@@ -237,11 +243,67 @@ func (d *document) text(p *Page, at requests.Page, limit int) error {
 // lineHyphen is what PDFium has for a hyphen at the end of a line.
 const lineHyphen = 2
 
-// A glyph is a character in its place.
+// bearing is how wide the white space on each side of a letter mostly is.
+const bearing = 0.08
+
+// A glyph is a character in its place, or several that are drawn as one.
 type glyph struct {
 	meaning rune
+	slices  []rune // all of several, from left to right
 	where   matrix // its origin, direction and size
 	width   float64
+	box     structs.FPDF_FS_RECTF
+}
+
+// take takes what a glyph stands for; nothing for one that is none.
+func (c *collector) take(g glyph) {
+	switch {
+	case len(g.slices) > 0:
+		c.add(g.where, g.width, g.slices)
+	case g.meaning != 0:
+		c.add(g.where, g.width, []rune{g.meaning})
+	}
+}
+
+// joinSlice makes next a part of g, if both are drawn as one. Where a document
+// says itself what something stands for (/ActualText: ligatures, mostly), PDFium
+// has each character at the origin of the whole, with a slice of the box around
+// the ink.
+func (g *glyph) joinSlice(next glyph) bool {
+	near := float32(math.Hypot(g.where[2], g.where[3])) / 100
+	right, left := next.box.Left > g.box.Right-near, next.box.Right < g.box.Left+near
+	if g.where != next.where || g.box.Left == g.box.Right || !right && !left {
+		return false
+	}
+	if len(g.slices) == 0 {
+		g.slices = []rune{g.meaning}
+	}
+	if right {
+		g.slices = append(g.slices, next.meaning)
+	} else {
+		g.slices = slices.Insert(g.slices, 0, next.meaning)
+	}
+	g.widen(next.box)
+	g.width += 2 * bearing
+	return true
+}
+
+// widen has the box of a glyph take in another.
+func (g *glyph) widen(box structs.FPDF_FS_RECTF) {
+	g.box.Left, g.box.Right = min(g.box.Left, box.Left), max(g.box.Right, box.Right)
+	g.box.Bottom, g.box.Top = min(g.box.Bottom, box.Bottom), max(g.box.Top, box.Top)
+	g.measure()
+}
+
+// measure finds the width of a glyph by its box.
+func (g *glyph) measure() {
+	across := g.box.Right - g.box.Left
+	if math.Abs(g.where[1]) > math.Abs(g.where[0]) {
+		across = g.box.Top - g.box.Bottom
+	}
+	if long := math.Hypot(g.where[0], g.where[1]); long > 0 {
+		g.width = float64(across) / long
+	}
 }
 
 // glyph returns a character of the page; false for what PDFium made up.
@@ -282,14 +344,8 @@ func (d *document) glyph(page references.FPDF_TEXTPAGE, i int) (glyph, bool) {
 	m := turned.Matrix
 	em := max(size.FontSize, 1e-3)
 	g.where = matrix{float64(m.A) * em, float64(m.B) * em, float64(m.C) * em, float64(m.D) * em, origin.X, origin.Y}
-	long := math.Hypot(g.where[0], g.where[1])
-	across, along := float64(box.Rect.Right-box.Rect.Left), float64(box.Rect.Top-box.Rect.Bottom)
-	if math.Abs(g.where[1]) > math.Abs(g.where[0]) {
-		across = along
-	}
-	if long > 0 {
-		g.width = across / long
-	}
+	g.box = box.Rect
+	g.measure()
 	return g, true
 }
 

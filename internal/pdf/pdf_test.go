@@ -56,8 +56,8 @@ func readAll(t *testing.T, data []byte, request pdf.Request) []pdf.Page {
 
 // TestSamples reads what real programs wrote. The texts have the words that
 // pdftotext finds, in its order; but the form, whose labels and fields are two
-// columns here. Pango and Cairo have written arabic and cjk, ReportLab form and scan,
-// which is the image of a page.
+// columns here. Pango and Cairo have written arabic and cjk, Chromium chromium,
+// ReportLab form and scan, which is the image of a page.
 func TestSamples(t *testing.T) {
 	samples, err := filepath.Glob("testdata/*.pdf")
 	if err != nil || len(samples) == 0 {

@@ -16,6 +16,14 @@ func at(x, y int, text string) string {
 	return fmt.Sprintf("BT /F 10 Tf %d %d Td (%s) Tj ET\n", x, y, text)
 }
 
+// ligatures shows text with glyphs that stand for several characters, as Chromium does.
+func ligatures(where string) string {
+	drawn := func(text, glyph string) string {
+		return "/Span <</ActualText (" + text + ")>> BDC (" + glyph + ") Tj EMC "
+	}
+	return "BT " + where + " (of) Tj " + drawn("fi", "n") + "(ce a) Tj " + drawn("ffl", "M") + "(uent ) Tj " + drawn("fi", "n") + " ( end) Tj ET\n"
+}
+
 func TestOrder(t *testing.T) {
 	const font = "/F 10 Tf "
 	column := func(x, y int, words ...string) (all string) {
@@ -38,6 +46,8 @@ func TestOrder(t *testing.T) {
 		{"space that is taken back", "BT " + font + "11 Tc 50 700 Td [(1H) 1100 (o) 1100 (w) 700 (t) 1100 (o) 700 (u) 1100 (s) 1100 (e)] TJ ET", "1 How to use\n"},
 		{"an exponent and an index", "BT " + font + "50 700 Td (x) Tj /F 7 Tf 4 Ts (2) Tj /F 10 Tf 0 Ts ( + y) Tj /F 7 Tf -3 Ts (i) Tj ET", "x2 + yi\n"},
 		{"accents that are drawn apart", "BT " + font + "50 700 Td [(na) -20 (\\250) 333 (i) -60 (ve caf) (\\264) 444 (e) ( c) 417 (\\270) ( a\\264e)] TJ ET", "naïve café ç a´e\n"},
+		{"ligatures whose text is told", ligatures("/F 10 Tf 50 700 Td"), "office affluent fi end\n"},
+		{"the same, upwards", ligatures("/F 10 Tf 0 1 -1 0 100 100 Tm"), "office affluent fi end\n"},
 		{"cells", at(50, 700, "a") + at(200, 700, "b") + at(300, 700, "c") + at(50, 688, "d") + at(200, 688, "e"), "a\tb\tc\nd\te\n"},
 		{"from right to left", at(300, 700, "second") + at(50, 700, "first"), "first\tsecond\n"},
 		{"from bottom to top", at(50, 676, "three") + at(50, 688, "two") + at(50, 700, "one"), "one\ntwo\nthree\n"},

@@ -88,7 +88,7 @@ func TestGroups(t *testing.T) {
 					want = sandbox.End{Reason: sandbox.Killed}
 				}
 				got := <-ended
-				if end := (sandbox.End{Reason: got.end.Reason, Group: got.end.Group}); got.err != nil || end != want {
+				if got.err != nil || got.end.Reason != want.Reason || got.end.Group != want.Group {
 					t.Errorf("%s: %+v, want %+v", test.commands[i], got, want)
 				}
 			}

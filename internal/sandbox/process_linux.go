@@ -33,7 +33,7 @@ type Process struct {
 	guard   atomic.Uint32         // its process id; 0 until it has told
 	before  time.Duration         // CPU time of commands that the guard had before; set with guard
 
-	leftover string // see End
+	leftover []Leftover // see End
 }
 
 // cause is why a command is killed.
@@ -289,7 +289,7 @@ func (p *Process) Wait() (end End, err error) {
 		case helper.Leaving:
 			if p.cause.Load() == nil {
 				time.Sleep(forkTime)
-				p.leftover = commandLines(int(guard))
+				p.leftover = leftBelow(int(guard))
 			}
 			p.say(helper.Terminate)
 			time.AfterFunc(p.grace, p.hangUp)

@@ -181,8 +181,14 @@ type End struct {
 	Left         bool          // something could not be killed: the kernel holds it
 
 	// Leftover is what was still running when the command ended, and was ended
-	// then: command lines, one a line, and some of them if there were many.
-	Leftover string
+	// then: some of it if there was much.
+	Leftover []Leftover
+}
+
+// Leftover are processes of one command line.
+type Leftover struct {
+	Line  string // with blanks between the arguments
+	Count int
 }
 
 // Reason is why a command ended.

@@ -290,8 +290,7 @@ func TestReasons(t *testing.T) {
 		{command: "for i in {1..10}; do sleep 0.2 & done; wait", limits: sandbox.Limits{Processes: 40, Memory: 64 * mib}, want: sandbox.End{Reason: sandbox.Exited}},
 	} {
 		out, end := p.run(t, test.command, test.limits)
-		got := sandbox.End{Reason: end.Reason, Code: end.Code, Signal: end.Signal}
-		if got != test.want || end.Left {
+		if end.Reason != test.want.Reason || end.Code != test.want.Code || end.Signal != test.want.Signal || end.Left {
 			t.Errorf("%s: %+v, want %+v; %s", test.command, end, test.want, out)
 		}
 		p.wantNothingLeft(t)

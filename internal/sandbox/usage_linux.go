@@ -6,8 +6,8 @@ package sandbox
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -167,13 +167,17 @@ func (t table) number(name string) uint64 {
 
 func (t table) kilobytes(name string) uint64 { return t.number(name) << 10 }
 
-// maxCommandLines is how many of the processes that a command leaves are told.
-const maxCommandLines = 5
+// Of what a command leaves running, this many command lines are told, and so many
+// processes looked at.
+const (
+	maxCommandLines = 5
+	maxLeftover     = 100
+)
 
-// commandLines returns the command lines of what is below a guard.
-func commandLines(guard int) string {
-	var lines []string
-	for todo := []int{guard}; len(todo) > 0 && len(lines) < maxCommandLines; {
+// leftBelow returns what is below a guard.
+func leftBelow(guard int) []Leftover {
+	var list []Leftover
+	for todo, seen := []int{guard}, 0; len(todo) > 0 && seen < maxLeftover; seen++ {
 		pid := todo[0]
 		todo = todo[1:]
 		for field := range bytes.FieldsSeq(childrenOf(pid)) {
@@ -183,10 +187,13 @@ func commandLines(guard int) string {
 			}
 			todo = append(todo, child)
 			line, _ := os.ReadFile("/proc/" + strconv.Itoa(child) + "/cmdline")
-			if line = bytes.TrimRight(line, "\x00"); len(line) > 0 && len(lines) < maxCommandLines {
-				lines = append(lines, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+			told := string(bytes.ReplaceAll(bytes.TrimRight(line, "\x00"), []byte{0}, []byte{' '}))
+			if i := slices.IndexFunc(list, func(l Leftover) bool { return l.Line == told }); i >= 0 {
+				list[i].Count++
+			} else if told != "" && len(list) < maxCommandLines {
+				list = append(list, Leftover{told, 1})
 			}
 		}
 	}
-	return strings.Join(lines, "\n")
+	return list
 }

@@ -76,6 +76,26 @@ func TestLanguageServer(t *testing.T) {
 	}
 }
 
+// TestNoLanguageServer: what a model reads where none is installed.
+func TestNoLanguageServer(t *testing.T) {
+	s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	runners := command.New(command.Config{Sandbox: s, Path: []string{t.TempDir()}})
+	tool := code.Tools(syntaxtest.Pool(t, "", nil), lsp.New(runners, search.NewPool(nil), lsp.Config{}))[0]
+	env := toolstest.Env(t, map[string]string{"a.go": "package a\n", "a.unknown": ""})
+	for _, test := range []struct{ input, want string }{
+		{`{"operation":"find_references","symbol_name":"A"}`, "no_language_server\nThere is no language server for any file of the workspace. None is installed here. The operator installs them: known are gopls"},
+		{`{"operation":"get_hover","file_path":"a.unknown","row":1,"column":1}`, "no_language_server\nThere is no language server for a.unknown: none is known for files of that kind. None is installed here. The operator adds others to code.servers."},
+	} {
+		if got := run(t, tool, env, test.input); !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s\ngot\n%s\nwant\n%s", test.input, got, test.want)
+		}
+	}
+}
+
 // TestMoreIsTold: an answer that is cut short says so.
 func TestMoreIsTold(t *testing.T) {
 	var many strings.Builder

@@ -202,6 +202,7 @@ func TestSwaps(t *testing.T) {
 		{"multi_edit", `{"path":"d/secret","edits":[{"old_string":"i","new_string":"I","replace_all":true}]}`},
 		{"apply_patch", `{"patch":"*** Begin Patch\n*** Add File: d/p\n+x\n*** Delete File: d/secret\n*** End Patch"}`},
 		{"read_file", `{"path":"d/secret"}`},
+		{"read_file", `{"path":"d"}`},
 		{"read_file", `{"operations":[{"path":"d","mode":"directory"},{"path":"d/y"}]}`},
 		{"list_dir", `{"path":"d","depth":3}`},
 		{"delete_file", `{"path":"d/secret"}`},

@@ -61,6 +61,33 @@ type readOperation struct {
 // auto reports whether what there is decides how it is shown.
 func (op readOp) auto() bool { return op.Mode == "" || op.Mode == "auto" }
 
+// effects returns those of reading one thing: a directory is judged as what is
+// listed.
+func (op readOp) effects(env tools.Env) []tools.Effect {
+	if op.Mode == "directory" {
+		return env.ViewsTree(op.Path)
+	}
+	effects := env.Views(op.Path)
+	if op.auto() && leadsToDirectory(env, op.Path) {
+		env.Pin(directoryAt(op.Path), "directory")
+		effects = append(effects, env.ViewsTree(op.Path)...)
+	}
+	return effects
+}
+
+// directoryAt names what is pinned where a directory was judged.
+func directoryAt(path string) string { return "read_file " + path }
+
+// leadsToDirectory reports whether a name of [tools.Env.Views] is one of a directory.
+func leadsToDirectory(env tools.Env, name string) bool {
+	view, err := env.View(name)
+	if err != nil {
+		return false
+	}
+	defer view.Close()
+	return isDirectory(view)
+}
+
 // Check finds the one thing, or the several, that are to be read.
 func (in readInput) Check() []tools.Problem {
 	single := in.readOp
@@ -118,17 +145,12 @@ func Read(documents Documents, outlines *syntax.Pool) tools.Tool {
 			},
 		},
 		func(env tools.Env, in readInput) []tools.Effect {
-			if len(in.Operations) == 0 && in.Mode != "directory" && in.Depth == 0 {
-				return env.Views(in.Path)
+			if len(in.Operations) == 0 {
+				return in.readOp.effects(env)
 			}
 			var effects []tools.Effect
 			for _, op := range in.all() {
-				if op.Mode != "directory" {
-					effects = append(effects, env.Views(op.Path)...)
-				}
-				if op.Mode == "directory" || op.Depth > 0 && op.auto() {
-					effects = append(effects, env.ViewsTree(op.Path)...)
-				}
+				effects = append(effects, op.effects(env)...)
 			}
 			return effects
 		},

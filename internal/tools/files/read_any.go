@@ -123,7 +123,7 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	file, err := view.Workspace.OpenFile(view.Path)
 	if err != nil {
 		err = named(view, op.Path, err)
-		if isDirectory(view) && op.Depth > 0 && op.auto() { // whoever says how deep means a directory, too
+		if _, judged := env.Pinned(directoryAt(op.Path)); judged && op.auto() && isDirectory(view) {
 			op.Mode = "directory"
 			return r.read(ctx, env, op, hashed, room)
 		} else if isDirectory(view) {

@@ -6,6 +6,8 @@ package files_test
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"image"
@@ -15,6 +17,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,6 +187,54 @@ func TestReadHash(t *testing.T) {
 	hash := strings.TrimSuffix(strings.TrimPrefix(hashes[0], "(hash "), ")\n")
 	if got := answer(t, env, "write_file", `{"path":"f","content":"new","expected_hash":"`+hash+`"}`); !strings.HasPrefix(got, "Changed f") {
 		t.Error(got)
+	}
+}
+
+// TestReadOfADirectoryIsJudged lists what was a directory when the call was judged: what
+// came to be one since is not.
+func TestReadOfADirectoryIsJudged(t *testing.T) {
+	for _, test := range []struct {
+		name, input string
+		tree        bool
+		become      string // what is there when the call runs
+		want        string
+	}{
+		{"a directory", `{"path":"d"}`, true, "", "f\t1\n"},
+		{"a link to one", `{"path":"l"}`, true, "", "f\t1\n"},
+		{"one of several", `{"operations":[{"path":"d","depth":3}]}`, true, "", "f\t1\n"},
+		{"by its lines", `{"path":"d","mode":"lines"}`, false, "", "! not_a_file"},
+		{"a file", `{"path":"f"}`, false, "", "1\ty"},
+		{"a file that becomes a directory", `{"path":"f"}`, false, "f", "! not_a_file"},
+		{"nothing that becomes a directory", `{"path":"n","depth":2}`, false, "n", "! not_a_file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			env := toolstest.Env(t, map[string]string{"d/f": "x", "f": "y"})
+			dir := env.Workspace.Dir()
+			if err := os.Symlink("d", dir+"/l"); err != nil {
+				t.Fatal(err)
+			}
+			call, err := byName("read_file").Decode(&env, json.RawMessage(test.input))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.ContainsFunc(call.Effects(), func(e tools.Effect) bool { return e.Tree }); got != test.tree {
+				t.Errorf("it reads a tree: %v", got)
+			}
+			if test.become != "" {
+				os.Remove(dir + "/" + test.become)
+				if err := os.Rename(dir+"/d", dir+"/"+test.become); err != nil {
+					t.Fatal(err)
+				}
+			}
+			result, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
+			got := toolstest.Text(result)
+			if failure, ok := errors.AsType[*tools.Failure](err); ok {
+				got = "! " + failure.Code
+			}
+			if !strings.Contains(got, test.want) {
+				t.Errorf("%q, %v, want %q", got, err, test.want)
+			}
+		})
 	}
 }
 
