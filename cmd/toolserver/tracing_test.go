@@ -469,11 +469,11 @@ func TestTracesWithTLS(t *testing.T) {
 			})
 		})
 	}
-	t.Run("without a scheme", func(t *testing.T) { // TLS is the default
+	t.Run("without a scheme", func(t *testing.T) {
 		t.Parallel()
 		spans := &spanCollector{requests: make(chan *collector.ExportTraceServiceRequest, 10), headers: make(chan metadata.MD, 10), encoding: make(chan string, 10)}
 		spans.serve(t, listenTCP(t), &tls.Config{Certificates: []tls.Certificate{pair}})
-		spans.wantCall(t, traceCall(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.address, "OTEL_EXPORTER_OTLP_CERTIFICATE="+certificate))
+		spans.wantCall(t, traceCall(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.address, "OTEL_EXPORTER_OTLP_INSECURE=false", "OTEL_EXPORTER_OTLP_CERTIFICATE="+certificate))
 	})
 }
 
