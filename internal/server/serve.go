@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,12 +56,14 @@ func Serve(c *config.Config, recordings ...string) error {
 	}
 	defer listener.Close()
 	var tracer oteltrace.TracerProvider // nil where nobody wants traces
+	endTraces := func() {}
 	if trace.Wanted() {
 		provider, err := trace.Start(logger, version.Text())
 		if err != nil {
 			return fmt.Errorf("tracing: %w", err)
 		}
-		defer stopTracing(provider, logger)
+		endTraces = sync.OnceFunc(func() { stopTracing(provider, logger) })
+		defer endTraces()
 		tracer = provider
 	}
 	metrics := newMetrics()
@@ -159,6 +162,7 @@ func Serve(c *config.Config, recordings ...string) error {
 	}()
 	overHTTP.Drain()
 	ShutDown(server, c.ShutdownGrace)
+	endTraces()
 	logger.Info("stopped")
 	return err
 }
@@ -194,9 +198,13 @@ func ShutDown(server *service.Server, grace time.Duration) {
 	server.Shutdown(ctx)
 }
 
+// lastSpans is how long the end of a server waits for a collector: for one that is busy or
+// just starts, not for one that is not there.
+const lastSpans = 2 * time.Second
+
 // stopTracing sends the last spans, and tells the log if it could not.
 func stopTracing(provider *sdk.TracerProvider, logger *zap.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
 	defer cancel()
 	if err := provider.Shutdown(ctx); err != nil {
 		logger.Warn("tracing: the last spans may be lost", zap.Error(err))
