@@ -57,7 +57,7 @@ Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "print", false, "show every key, its value and where that comes from")
-	config.AddFlags(cmd.Flags(), "listen", "admin", "workspace", "policy", "log-level")
+	config.AddFlags(cmd.Flags(), "listen", "admin", "http", "workspace", "policy", "log-level")
 	return cmd
 }
 
@@ -117,6 +117,10 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 	if !c.Authentication.Off() {
 		authentication = howProven(&c.Authentication)
 	}
+	overHTTP := c.HTTP.Listen
+	if c.HTTP.Off() {
+		overHTTP = ""
+	}
 	stops := "in the state"
 	if c.State.Off() {
 		stops = "until the server ends: it keeps no state, and there is no stop_file"
@@ -127,12 +131,17 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 		value any
 	}{
 		{"listen", c.Listen},
+		{"http", overHTTP},
 		{"admin", admin},
 		{"encryption", encryption},
 		{"authentication", authentication},
 		{"log level", c.Log.Level},
+		{"policy", c.Policy.File},
+		{"audit", c.Audit.File},
+		{"state", c.State.Place()},
 		{"workspace", c.Sessions.Workspace},
 		{"other workspaces", c.Sessions.WorkspaceRoot},
+		{"allowed workspaces", strings.Join(c.Sessions.AllowedWorkspaces, ", ")},
 		{"level, mode", fmt.Sprintf("%s (at most %s), %s", c.Sessions.Level, c.Sessions.MaxLevel, c.Sessions.Mode)},
 		{"network", fmt.Sprintf("%s (at most %s)", c.Sandbox.Network, c.Sandbox.MaxNetwork)},
 		{"executions", fmt.Sprintf("at most %d at once, %s each unless told otherwise, %s at most",
@@ -140,7 +149,9 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 		{"shutdown grace", c.ShutdownGrace},
 		{"emergency stops", cmp.Or(c.StopFile, stops)},
 	} {
-		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
+		if row.value != "" { // it is set
+			fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
+		}
 	}
 	for _, tenant := range c.Tenants {
 		fmt.Fprintf(table, "tenant %s\t%s\n", tenant.Name, quotas(tenant))
