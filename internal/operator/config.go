@@ -114,8 +114,10 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 	if c.TLS.Off() {
 		encryption = "none"
 	}
+	workspace := c.Sessions.Workspace
 	if !c.Authentication.Off() {
 		authentication = howProven(&c.Authentication)
+		workspace += ", of callers without authentication: there are none"
 	}
 	overHTTP := c.HTTP.Listen
 	if c.HTTP.Off() {
@@ -139,7 +141,7 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 		{"policy", c.Policy.File},
 		{"audit", c.Audit.File},
 		{"state", c.State.Place()},
-		{"workspace", c.Sessions.Workspace},
+		{"workspace", workspace},
 		{"other workspaces", c.Sessions.WorkspaceRoot},
 		{"allowed workspaces", strings.Join(c.Sessions.AllowedWorkspaces, ", ")},
 		{"level, mode", fmt.Sprintf("%s (at most %s), %s", c.Sessions.Level, c.Sessions.MaxLevel, c.Sessions.Mode)},

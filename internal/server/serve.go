@@ -131,8 +131,12 @@ func Serve(c *config.Config, recordings ...string) error {
 		time.AfterFunc(selfTestDelay, func() { selfTest(ctx, c, logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
+	workspace := zap.String("workspace", c.Sessions.Workspace)
+	if !c.Authentication.Off() {
+		workspace = zap.Skip() // it is of callers without authentication
+	}
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", overHTTP.address),
-		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", c.State.Place()), zap.Strings("replay", recordings),
+		zap.String("version", version.Text()), workspace, zap.String("state", c.State.Place()), zap.Strings("replay", recordings),
 		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
 	if (!endpoint.IsLocal(c.Listen) || !c.HTTP.Off() && !endpoint.IsLocal(c.HTTP.Listen)) && c.TLS.Off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")
@@ -283,15 +287,17 @@ func hint(to io.Writer, c *config.Config, address string) {
 	if !c.TLS.Off() {
 		tls, plain = " --tls", ""
 	}
+	where := ", workspace " + c.Sessions.Workspace
 	if !c.Authentication.Off() {
+		where = "" // each session has its own
 		tls += " --token $TOKEN"
 		header = ` -H "authorization: Bearer $TOKEN"`
 	}
 	fmt.Fprintf(to, `
-Serving on %s, workspace %s. Ctrl-C ends it. Try in another terminal:
+Serving on %s%s. Ctrl-C ends it. Try in another terminal:
 
   toolserver call --address %s%s sleep duration_ms=3000
   grpcurl%s%s -d '{"tool": "sleep", "input": {"duration_ms": 3000}}' %s toolserver.v1.ToolService/ExecuteTool
 
-`, address, c.Sessions.Workspace, address, tls, plain, header, address)
+`, address, where, address, tls, plain, header, address)
 }
