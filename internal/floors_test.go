@@ -43,7 +43,7 @@ var floors = [][]string{
 // reserved names imports that only some packages may have: what speaks gRPC and
 // the contract stays on the upper floors.
 var reserved = map[string][]string{
-	"google.golang.org/grpc":           {"build/cluster", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents", "internal/errand"},
+	"google.golang.org/grpc":           {"build/cluster", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "internal/trace", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents", "internal/errand"},
 	"google.golang.org/protobuf":       {"internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents", "internal/errand"},
 	module + "proto/toolserver/v1":     {"build/cluster", "internal/recording", "client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents", "internal/errand"},
 	"github.com/prometheus":            {"internal/operator", "internal/server", "internal/service"},

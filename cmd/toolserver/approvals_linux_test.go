@@ -32,8 +32,8 @@ func TestTwoTerminals(t *testing.T) {
 	watch.keys("a")
 	watch.until("^Always allow")
 	watch.keys("2")
-	watch.until(`always allowed \(reading notes.txt\) by local`)
-	first.expect(t, "always allowed (reading notes.txt) by local")
+	watch.until(`always allowed \(read_file reading notes.txt\) by local`)
+	first.expect(t, "always allowed (read_file reading notes.txt) by local")
 	if code, shown := first.end(t); code != 0 || !strings.HasSuffix(shown, "1\tthe notes\n") {
 		t.Fatalf("exit code %d: %q", code, shown)
 	}

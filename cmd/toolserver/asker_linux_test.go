@@ -55,13 +55,13 @@ func TestInlineAsk(t *testing.T) {
 	}{
 		"yes":           {[]string{"y\n", "allowed by local\n"}, 0, "1\tthe notes\n"},
 		"yes, in words": {[]string{"Yes go on\n", "allowed by local: go on\n"}, 0, "1\tthe notes\n"},
-		"always": {[]string{"a\n", "\x1b[mreading notes.txt\n", "", "(1 to 2; nothing goes back) > ", "2\n",
-			"always allowed (reading notes.txt) by local\n"}, 0, "1\tthe notes\n"},
+		"always": {[]string{"a\n", "\x1b[mread_file reading notes.txt\n", "", "(1 to 2; nothing goes back) > ", "2\n",
+			"always allowed (read_file reading notes.txt) by local\n"}, 0, "1\tthe notes\n"},
 		"always, at once": {[]string{"a 1\n", "always allowed (this exact call) by local\n"}, 0, "1\tthe notes\n"},
 		"no":              {[]string{"n\n", "denied by local\n"}, cli.ExitDenied, ""},
 		"no, and why":     {[]string{"n look elsewhere\n", "denied by local: look elsewhere\n"}, cli.ExitDenied, ""},
 		"never":           {[]string{"d\n", "nothing goes back) > ", "1\n", "always denied (this exact call) by local\n"}, cli.ExitDenied, ""},
-		"more, help, back": {[]string{"m\n", "\x1b[mreading notes.txt\n", "", allowPrompt, "what?\n", "this once", "", allowPrompt,
+		"more, help, back": {[]string{"m\n", "\x1b[mread_file reading notes.txt\n", "", allowPrompt, "what?\n", "this once", "", allowPrompt,
 			"a\n", "goes back) > ", "9\n", `"9" is not offered`, "", allowPrompt, "a\n", "goes back) > ", "\n", allowPrompt, "y\n", "allowed"}, 0, "1\tthe notes\n"},
 		"nobody is there any more": {[]string{"\x04", "denied by local\n"}, cli.ExitDenied, ""},
 	} {

@@ -409,6 +409,9 @@ authentication:
     token_file: %s
 sessions: {workspace_root: %s}
 `, certificate, key, writeFile(t, "bob", "bobs-secret-token\n"), t.TempDir())))
+	if log := server.log.String(); strings.Contains(log, `"workspace":`) {
+		t.Errorf("the log shows a workspace that no caller here has:\n%s", log)
+	}
 
 	version := func(flags ...string) (int, string) {
 		cmd := exec.Command("toolserver", append([]string{"version", "--address", server.address}, flags...)...)

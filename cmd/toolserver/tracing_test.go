@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -469,11 +470,11 @@ func TestTracesWithTLS(t *testing.T) {
 			})
 		})
 	}
-	t.Run("without a scheme", func(t *testing.T) { // TLS is the default
+	t.Run("without a scheme", func(t *testing.T) {
 		t.Parallel()
 		spans := &spanCollector{requests: make(chan *collector.ExportTraceServiceRequest, 10), headers: make(chan metadata.MD, 10), encoding: make(chan string, 10)}
 		spans.serve(t, listenTCP(t), &tls.Config{Certificates: []tls.Certificate{pair}})
-		spans.wantCall(t, traceCall(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.address, "OTEL_EXPORTER_OTLP_CERTIFICATE="+certificate))
+		spans.wantCall(t, traceCall(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.address, "OTEL_EXPORTER_OTLP_INSECURE=false", "OTEL_EXPORTER_OTLP_CERTIFICATE="+certificate))
 	})
 }
 
@@ -566,6 +567,28 @@ func TestTracesThatAreLost(t *testing.T) {
 			t.Errorf("no %q in the log:\n%s", want, log)
 		}
 	})
+}
+
+// TestTracesToAPortForHTTP proves that a collector which speaks HTTP is told of once, with
+// what to set, before the server says that it stopped.
+func TestTracesToAPortForHTTP(t *testing.T) {
+	t.Parallel()
+	overHTTP := httptest.NewServer(http.NotFoundHandler())
+	defer overHTTP.Close()
+	server := startTraced(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + overHTTP.URL, "OTEL_EXPORTER_OTLP_TIMEOUT=300", "OTEL_BSP_SCHEDULE_DELAY=1"})
+	client := server.client(t)
+	for range 3 {
+		lastEvent(t, execute(t, client, "sleep", `{"duration_ms":500}`))
+	}
+	log := server.end(t)
+	told := `"tracing","error":"traces export: `
+	if strings.Count(log, told) != 1 || !strings.Contains(log, `"endpoint":"`+overHTTP.Listener.Addr().String()+`","hint":"`) ||
+		!strings.Contains(log, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf") || strings.Contains(log, "createTransport") {
+		t.Errorf("want one line of tracing and none of channels:\n%s", log)
+	}
+	if lines := strings.Split(strings.TrimSpace(log), "\n"); !strings.Contains(lines[len(lines)-1], `"stopped"`) {
+		t.Errorf("the last line is %s", lines[len(lines)-1])
+	}
 }
 
 // TestSpansThatAreDropped proves that the log tells of spans for which there was no

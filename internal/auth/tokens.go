@@ -166,8 +166,8 @@ type Tokens struct {
 func NewTokens(tokens []Token) (*Tokens, error) {
 	t := new(Tokens)
 	for _, token := range tokens {
-		if len(token.Secret) < MinSecret {
-			return nil, fmt.Errorf("the token of %s has %d characters: it needs at least %d", token.Principal.Name, len(token.Secret), MinSecret)
+		if err := CheckSecret(token.Principal.Name, token.Secret); err != nil {
+			return nil, err
 		}
 		token.Digest, token.Secret = DigestOf(token.Secret), ""
 		token.Principal.Roles = cmp.Or(token.Principal.Roles, Agent)
@@ -177,6 +177,14 @@ func NewTokens(tokens []Token) (*Tokens, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// CheckSecret returns why a secret cannot be the token of a principal, or nil.
+func CheckSecret(principal, secret string) error {
+	if len(secret) < MinSecret {
+		return fmt.Errorf("the token of %s has %d characters: it needs at least %d", principal, len(secret), MinSecret)
+	}
+	return nil
 }
 
 // Replace takes the place of what an earlier Replace brought, as a whole or, with an

@@ -184,25 +184,28 @@ func (c *Authentication) openTokens(fault FaultFunc) *auth.Tokens {
 		return nil
 	}
 	var list []auth.Token
-	readable := true
+	all := true
 	for i, token := range c.Tokens {
 		key := fmt.Sprintf("authentication.tokens[%d]", i)
-		secret, err := token.secret()
-		if err != nil {
-			fault(key, "%v", err)
-			readable = false
+		secret, wrong := token.secret()
+		if wrong == nil {
+			wrong = auth.CheckSecret(token.Principal, secret)
+		}
+		if wrong != nil {
+			fault(key, "%v", wrong)
+			all = false
 		}
 		principal := auth.Principal{Name: token.Principal, Roles: token.roles(), MaxMode: tools.Mode(token.MaxMode)}
 		if err := principal.SetTenant(token.Tenant); err != nil {
 			fault(key+".tenant", "%v", err)
 		}
+		var err error
 		if principal.ActsFor, err = auth.NewActsFor(token.ActsFor); err != nil {
 			fault(key+".on_behalf_of", "%v", err)
 		}
-		list = append(list, auth.Token{Secret: secret, Principal: principal})
-	}
-	if !readable {
-		return nil
+		if wrong == nil {
+			list = append(list, auth.Token{Secret: secret, Principal: principal})
+		}
 	}
 	tokens, err := auth.NewTokens(list)
 	if err != nil {
@@ -213,6 +216,9 @@ func (c *Authentication) openTokens(fault FaultFunc) *auth.Tokens {
 		if err := c.LoadTokens(tokens); err != nil {
 			fault("authentication.token_file", "%v", err)
 		}
+	}
+	if !all {
+		return nil
 	}
 	return tokens
 }

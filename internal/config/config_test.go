@@ -307,7 +307,10 @@ func TestBadConfigurations(t *testing.T) {
 		"result too large":    {"executions:\n  max_result_bytes: 4MiB\n", nil, []string{"c.yaml:2: executions.max_result_bytes: 4MiB does not fit"}},
 		"half of TLS":         {"tls:\n  key: k.pem\n", nil, []string{"c.yaml:1: tls: certificate and key belong together"}},
 		"two tokens":          {"authentication:\n  tokens:\n  - principal: a\n    token: x\n    token_env: y\n", nil, []string{"c.yaml:3: authentication.tokens[0]: want one of token_file"}},
-		"short token":         {"authentication:\n  tokens:\n  - principal: a\n    token_env: SHORT_TOKEN\n", nil, []string{"c.yaml:2: authentication.tokens: the token of a has 5 characters"}},
+		"short token":         {"authentication:\n  tokens:\n  - principal: a\n    token_env: SHORT_TOKEN\n", nil, []string{"c.yaml:3: authentication.tokens[0]: the token of a has 5 characters"}},
+		"three bad tokens": {"authentication:\n  tokens:\n  - {principal: a, token: short}\n  - {principal: b, token_env: NOT_THERE}\n  - {principal: c, token: brief}\n", nil, []string{
+			"c.yaml:3: authentication.tokens[0]: the token of a has 5 characters", "c.yaml:4: authentication.tokens[1]: token_env: the environment has no NOT_THERE",
+			"c.yaml:5: authentication.tokens[2]: the token of c has 5 characters"}},
 		"missing variable":    {"authentication:\n  tokens:\n  - principal: a\n    token_env: NOT_THERE\n", nil, []string{"the environment has no NOT_THERE"}},
 		"open to all":         {"listen: 0.0.0.0:1\n", nil, []string{"c.yaml:1: listen: 0.0.0.0:1 can be reached from other machines and authentication is off"}},
 		"every interface":     {"", []string{"--listen", ":8665"}, []string{"--listen: listen: :8665 can be reached"}},

@@ -57,7 +57,7 @@ Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "print", false, "show every key, its value and where that comes from")
-	config.AddFlags(cmd.Flags(), "listen", "admin", "workspace", "policy", "log-level")
+	config.AddFlags(cmd.Flags(), "listen", "admin", "http", "workspace", "policy", "log-level")
 	return cmd
 }
 
@@ -114,8 +114,14 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 	if c.TLS.Off() {
 		encryption = "none"
 	}
+	workspace := c.Sessions.Workspace
 	if !c.Authentication.Off() {
 		authentication = howProven(&c.Authentication)
+		workspace += ", of callers without authentication: there are none"
+	}
+	overHTTP := c.HTTP.Listen
+	if c.HTTP.Off() {
+		overHTTP = ""
 	}
 	stops := "in the state"
 	if c.State.Off() {
@@ -127,12 +133,17 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 		value any
 	}{
 		{"listen", c.Listen},
+		{"http", overHTTP},
 		{"admin", admin},
 		{"encryption", encryption},
 		{"authentication", authentication},
 		{"log level", c.Log.Level},
-		{"workspace", c.Sessions.Workspace},
+		{"policy", c.Policy.File},
+		{"audit", c.Audit.File},
+		{"state", c.State.Place()},
+		{"workspace", workspace},
 		{"other workspaces", c.Sessions.WorkspaceRoot},
+		{"allowed workspaces", strings.Join(c.Sessions.AllowedWorkspaces, ", ")},
 		{"level, mode", fmt.Sprintf("%s (at most %s), %s", c.Sessions.Level, c.Sessions.MaxLevel, c.Sessions.Mode)},
 		{"network", fmt.Sprintf("%s (at most %s)", c.Sandbox.Network, c.Sandbox.MaxNetwork)},
 		{"executions", fmt.Sprintf("at most %d at once, %s each unless told otherwise, %s at most",
@@ -140,7 +151,9 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 		{"shutdown grace", c.ShutdownGrace},
 		{"emergency stops", cmp.Or(c.StopFile, stops)},
 	} {
-		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
+		if row.value != "" { // it is set
+			fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
+		}
 	}
 	for _, tenant := range c.Tenants {
 		fmt.Fprintf(table, "tenant %s\t%s\n", tenant.Name, quotas(tenant))

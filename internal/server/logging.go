@@ -5,8 +5,10 @@ package server
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 	"go.uber.org/zap/zapgrpc"
 	"golang.org/x/term"
 	"google.golang.org/grpc/grpclog"
+
+	"github.com/toolserver/toolserver/internal/trace"
 )
 
 // newLogger returns a logger to standard error, for people on a terminal and
@@ -51,8 +55,24 @@ func LogsJSON() bool { return !term.IsTerminal(int(os.Stderr.Fd())) }
 // logOthers has what libraries say about themselves in the log: gRPC's warnings
 // and errors, and what is written by the standard library's log.
 func logOthers(logger *zap.Logger) {
-	grpclog.SetLoggerV2(zapgrpc.NewLogger(logger.Named("grpc").WithOptions(zap.IncreaseLevel(zap.WarnLevel))))
+	collector := strings.TrimPrefix(trace.Target(), "unix:")
+	ofGRPC := zapgrpc.NewLogger(logger.Named("grpc").WithOptions(zap.IncreaseLevel(zap.WarnLevel)))
+	grpclog.SetLoggerV2(grpcLog{ofGRPC, strconv.Quote(collector)})
 	zap.RedirectStdLog(logger.Named("log"))
+}
+
+// grpcLog leaves out each connection to the collector of traces that fails: that spans do
+// not arrive is told by tracing.
+type grpcLog struct {
+	*zapgrpc.Logger
+	collector string // as gRPC writes the address
+}
+
+// Warningln is what gRPC tells of its channels by.
+func (l grpcLog) Warningln(args ...any) {
+	if text := fmt.Sprint(args...); !strings.Contains(text, "createTransport failed") || !strings.Contains(text, l.collector) {
+		l.Logger.Warningln(args...)
+	}
 }
 
 // LogLines has every line that is written to the file in the log, as a warning.

@@ -240,8 +240,8 @@ func TestRESTRefuses(t *testing.T) {
 		{"POST", "/v1/sessions", `{"mode":"allow"}`, 400, "want one of MODE_ASK, MODE_ALLOW, ", nil},
 		{"POST", "/v1/executions", "tool=read_file", 400, "the body is not JSON", []string{"Content-Type", "application/x-www-form-urlencoded"}},
 		{"POST", "/v1/executions", `{"tool":"read_file","purpose":"` + strings.Repeat("x", 17<<20) + `"}`, 400, "more than", nil},
-		{"POST", "/v1/executions", `{"tool":"read_file","purpose":"` + strings.Repeat("x", 5<<20) + `"}`, 429, "want at most 4194304", nil}, // as by gRPC
-		{"POST", "/v1/files/content", `{"header":{"path":"a"}}{"data":"` + strings.Repeat("aaaa", 2<<20) + `"}`, 429, "want at most 4194304", nil},
+		{"POST", "/v1/executions", `{"tool":"read_file","purpose":"` + strings.Repeat("x", 5<<20) + `"}`, 429, "want at most 4194304, as wire.max_message_bytes", nil}, // as by gRPC
+		{"POST", "/v1/files/content", `{"header":{"path":"a"}}{"data":"` + strings.Repeat("aaaa", 2<<20) + `"}`, 429, "WorkspaceService", nil},
 		{"POST", "/v1/executions", strings.Repeat("[", 1<<20), 400, "the body is not JSON", nil},
 		{"GET", "/v1/tools?session_id=a&sessionId=b", "", 400, "both of its names", nil},
 		{"POST", "/v1/batches", `{"start":{"strategy":"fast"}}`, 400, "BATCH_STRATEGY", nil},

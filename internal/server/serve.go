@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,12 +56,14 @@ func Serve(c *config.Config, recordings ...string) error {
 	}
 	defer listener.Close()
 	var tracer oteltrace.TracerProvider // nil where nobody wants traces
+	endTraces := func() {}
 	if trace.Wanted() {
 		provider, err := trace.Start(logger, version.Text())
 		if err != nil {
 			return fmt.Errorf("tracing: %w", err)
 		}
-		defer stopTracing(provider, logger)
+		endTraces = sync.OnceFunc(func() { stopTracing(provider, logger) })
+		defer endTraces()
 		tracer = provider
 	}
 	metrics := newMetrics()
@@ -128,8 +131,12 @@ func Serve(c *config.Config, recordings ...string) error {
 		time.AfterFunc(selfTestDelay, func() { selfTest(ctx, c, logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
+	workspace := zap.String("workspace", c.Sessions.Workspace)
+	if !c.Authentication.Off() {
+		workspace = zap.Skip() // it is of callers without authentication
+	}
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", overHTTP.address),
-		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace), zap.String("state", c.State.Place()), zap.Strings("replay", recordings),
+		zap.String("version", version.Text()), workspace, zap.String("state", c.State.Place()), zap.Strings("replay", recordings),
 		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
 	if (!endpoint.IsLocal(c.Listen) || !c.HTTP.Off() && !endpoint.IsLocal(c.HTTP.Listen)) && c.TLS.Off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")
@@ -159,6 +166,7 @@ func Serve(c *config.Config, recordings ...string) error {
 	}()
 	overHTTP.Drain()
 	ShutDown(server, c.ShutdownGrace)
+	endTraces()
 	logger.Info("stopped")
 	return err
 }
@@ -194,9 +202,13 @@ func ShutDown(server *service.Server, grace time.Duration) {
 	server.Shutdown(ctx)
 }
 
+// lastSpans is how long the end of a server waits for a collector: for one that is busy or
+// just starts, not for one that is not there.
+const lastSpans = 2 * time.Second
+
 // stopTracing sends the last spans, and tells the log if it could not.
 func stopTracing(provider *sdk.TracerProvider, logger *zap.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
 	defer cancel()
 	if err := provider.Shutdown(ctx); err != nil {
 		logger.Warn("tracing: the last spans may be lost", zap.Error(err))
@@ -275,15 +287,17 @@ func hint(to io.Writer, c *config.Config, address string) {
 	if !c.TLS.Off() {
 		tls, plain = " --tls", ""
 	}
+	where := ", workspace " + c.Sessions.Workspace
 	if !c.Authentication.Off() {
+		where = "" // each session has its own
 		tls += " --token $TOKEN"
 		header = ` -H "authorization: Bearer $TOKEN"`
 	}
 	fmt.Fprintf(to, `
-Serving on %s, workspace %s. Ctrl-C ends it. Try in another terminal:
+Serving on %s%s. Ctrl-C ends it. Try in another terminal:
 
   toolserver call --address %s%s sleep duration_ms=3000
   grpcurl%s%s -d '{"tool": "sleep", "input": {"duration_ms": 3000}}' %s toolserver.v1.ToolService/ExecuteTool
 
-`, address, c.Sessions.Workspace, address, tls, plain, header, address)
+`, address, where, address, tls, plain, header, address)
 }

@@ -166,7 +166,7 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		Digest:         hex.EncodeToString(q.Digest[:]),
 		Effects:        judgedToProto(q.Effects),
 		MoreEffects:    uint32(q.MoreEffects),
-		Tiers:          tiersToProto(q.Tiers),
+		Tiers:          tiersToProto(q.Tool, q.Tiers),
 		CreateTime:     timestamppb.New(q.Created),
 		ExpireTime:     timestamppb.New(q.Expires),
 	}
@@ -202,7 +202,11 @@ func answerToProto(a *approval.Answer) *pb.ApprovalAnswer {
 	}
 	if a.Grant != nil {
 		m.GrantId = a.Grant.ID
-		m.Tier = tierToProto("", a.Grant.Tier)
+		tier := a.Grant.Tier
+		if a.Grant.Action == policy.Allow { // what is denied is denied to every tool
+			tier = byTool(a.Grant.Tool, tier)
+		}
+		m.Tier = tierToProto("", tier)
 		if a.Tier > 0 {
 			m.Tier.TierId = strconv.Itoa(a.Tier)
 		}

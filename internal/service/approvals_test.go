@@ -174,12 +174,15 @@ func TestGrants(t *testing.T) {
 			tier = offered
 		}
 	}
-	if tier == nil {
+	if tier == nil || tier.GetLabel() != "read_file reading a.txt" { // and by no other tool
 		t.Fatalf("no tier for this file among %v", approval.GetTiers())
 	}
 	answer := c.answer(&pb.ResolveApprovalRequest{
 		ApprovalId: approval.GetApprovalId(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ALWAYS, TierId: tier.GetTierId(),
 	})
+	if got := answer.GetTier().GetLabel(); got != tier.GetLabel() {
+		t.Errorf("the answer says %q, and %q was chosen", got, tier.GetLabel())
+	}
 	if end := c.run(asJSON("read_file", `{"path":"./a.txt","limit":5}`)); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("what was granted ended with %v", end)
 	}

@@ -57,9 +57,10 @@ func (s *dialectService) RenderTools(ctx context.Context, request *pb.RenderTool
 		return nil, invalid("view INDEX has no definitions: want ACTIVE, which has an index of the others, or FULL")
 	}
 	list := func(view pb.ToolView) ([]*pb.Tool, error) {
-		return s.tools.allPages(ctx, &pb.ListToolsRequest{
+		all, err := s.tools.allPages(ctx, &pb.ListToolsRequest{
 			SessionId: request.GetSessionId(), Names: request.GetNames(), Persona: request.GetPersona(), View: view,
 		})
+		return usable(all), err
 	}
 	chosen, err := list(view)
 	if err != nil {
@@ -101,6 +102,12 @@ func (s *toolService) allPages(ctx context.Context, request *pb.ListToolsRequest
 	}
 }
 
+// usable returns the tools of a list that can be called: models are told of no others, for
+// they have no place for the reason.
+func usable(list []*pb.Tool) []*pb.Tool {
+	return slices.DeleteFunc(slices.Clone(list), func(tool *pb.Tool) bool { return tool.GetUnavailableReason() != "" })
+}
+
 // definitionsOf returns what models are told of tools.
 func definitionsOf(list []*pb.Tool) []toolcall.Tool {
 	definitions := make([]toolcall.Tool, len(list))
@@ -129,8 +136,7 @@ func (s *toolService) inDialect(list *pb.ListToolsResponse, request *pb.ListTool
 	if err != nil {
 		return nil, err
 	}
-	defined := definitionsOf(list.Tools)
-	definitions := string(dialect.Tools(defined, toolcall.Options{}))
+	definitions := string(dialect.Tools(definitionsOf(usable(list.Tools)), toolcall.Options{}))
 	exact = exact && len(definitions) <= toolcall.MaxCounted
 	inDialect := &pb.ListToolsResponse{
 		Tools: list.Tools, NextPageToken: list.NextPageToken, Version: list.Version,
@@ -138,9 +144,9 @@ func (s *toolService) inDialect(list *pb.ListToolsResponse, request *pb.ListTool
 	}
 	if request.GetExactTokens() {
 		inDialect.Tools = nil // those of the list are everybody's
-		for i, tool := range list.Tools {
-			tool = proto.CloneOf(tool)
-			tool.Tokens = costIn(dialect, string(dialect.Tools(defined[i:i+1], toolcall.Options{})), exact).GetTokens()
+		for i, defined := range definitionsOf(list.Tools) {
+			tool := proto.CloneOf(list.Tools[i])
+			tool.Tokens = costIn(dialect, string(dialect.Tools([]toolcall.Tool{defined}, toolcall.Options{})), exact).GetTokens()
 			inDialect.Tools = append(inDialect.Tools, tool)
 		}
 	}

@@ -52,6 +52,9 @@ func TestRenderTools(t *testing.T) {
 		if err != nil || full.GetIndex() != "" || !slices.Contains(full.GetNames(), "undo") {
 			t.Errorf("%s: %v %v", name, full.GetNames(), err)
 		}
+		if slices.Contains(full.GetNames(), "needs_gpu") || strings.Contains(full.GetDefinitions()+r.GetDefinitions()+r.GetIndex(), "needs_gpu") {
+			t.Errorf("%s: models are told of a tool that cannot be called", name)
+		}
 	}
 	theirs, err := dialects.RenderTools(timeout(t), &pb.RenderToolsRequest{Dialect: "anthropic", Persona: "claude-code"})
 	if err != nil || !slices.Contains(theirs.GetNames(), "ToolSearch") || slices.Contains(theirs.GetNames(), "NotebookEdit") {
@@ -85,6 +88,11 @@ func TestListToolsInDialects(t *testing.T) {
 	}
 	if one.GetTokens().GetFamily() != "openai" || one.GetTools()[0].GetTokens() == 0 {
 		t.Errorf("%v", one)
+	}
+	some := list(&pb.ListToolsRequest{View: pb.ToolView_TOOL_VIEW_FULL, Names: []string{"needs_gpu", "read_file"}, Dialect: "anthropic", ExactTokens: true})
+	if len(some.GetTools()) != 2 || some.GetTools()[0].GetUnavailableReason() == "" || strings.Contains(some.GetDefinitions(), "needs_gpu") ||
+		!strings.Contains(some.GetDefinitions(), "read_file") {
+		t.Errorf("of a tool that cannot be called people are told, models are not: %v", some)
 	}
 	_, err := c.ListTools(timeout(t), &pb.ListToolsRequest{Dialect: "openai"})
 	wantCode(t, err, codes.InvalidArgument, "FULL")

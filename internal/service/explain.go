@@ -79,13 +79,22 @@ func effectToProto(e *tools.Effect) *pb.Effect {
 	return m
 }
 
-// tiersToProto names tiers by their place.
-func tiersToProto(tiers []policy.Tier) []*pb.TrustTier {
+// tiersToProto names tiers by their place, for a call of the tool.
+func tiersToProto(tool string, tiers []policy.Tier) []*pb.TrustTier {
 	list := make([]*pb.TrustTier, len(tiers))
 	for i, tier := range tiers {
-		list[i] = tierToProto(strconv.Itoa(i+1), tier)
+		list[i] = tierToProto(strconv.Itoa(i+1), byTool(tool, tier))
 	}
 	return list
+}
+
+// byTool returns a tier that says whose files it is about: what is always allowed to one tool
+// is not allowed to the next.
+func byTool(tool string, tier policy.Tier) policy.Tier {
+	if tier.Kind == policy.TierFile || tier.Kind == policy.TierDirectory {
+		tier.Label = tool + " " + tier.Label
+	}
+	return tier
 }
 
 func tierToProto(id string, tier policy.Tier) *pb.TrustTier {

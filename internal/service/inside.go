@@ -181,7 +181,8 @@ func (c wireCloner) bounded(message any) (mem.BufferSlice, error) {
 	}
 	if n := data.Len(); n > c.max {
 		data.Free()
-		return nil, status.Errorf(codes.ResourceExhausted, "a message has %d bytes: want at most %d", n, c.max)
+		return nil, status.Errorf(codes.ResourceExhausted, "a message has %d bytes: want at most %d, as wire.max_message_bytes of the configuration says; "+
+			"WorkspaceService takes and gives files in pieces, as \"toolserver cp\" does", n, c.max)
 	}
 	return data, nil
 }

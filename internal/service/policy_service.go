@@ -43,7 +43,7 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		Verdict: decisionToProto(&checked.Decision),
 		Effects: judgedToProto(checked.Decision.Effects),
 		Tool:    checked.Tool,
-		Tiers:   tiersToProto(checked.Tiers),
+		Tiers:   tiersToProto(checked.Tool, checked.Tiers),
 		Digest:  hex.EncodeToString(checked.Digest[:]),
 		Limits:  checked.Limits,
 	}, nil

@@ -6,7 +6,9 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"path"
 	"strconv"
 	"strings"
 	"testing"
@@ -318,6 +320,28 @@ func TestLogsHaveNoInput(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("no line about the call: %v", s.logs.All())
+	}
+}
+
+// TestLogsTellOutcomes: the line of an RPC has the outcome that it saw, and none where it saw
+// no end.
+func TestLogsTellOutcomes(t *testing.T) {
+	s := serve(t)
+	c := s.dial("")
+	request := asJSON("echo_number", `{"n":1}`)
+	request.CallId = new("a")
+	c.run(request)
+	if _, err := c.GetExecution(timeout(t), &pb.GetExecutionRequest{CallId: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	outcomes := make(map[any]any)
+	for _, entry := range s.logs.FilterMessage("call").All() {
+		if line := entry.ContextMap(); line["execution"] != nil {
+			outcomes[path.Base(fmt.Sprint(line["method"]))] = line["outcome"]
+		}
+	}
+	if want := map[any]any{"ExecuteTool": "succeeded", "GetExecution": nil}; !maps.Equal(outcomes, want) {
+		t.Errorf("%v, want %v", outcomes, want)
 	}
 }
 

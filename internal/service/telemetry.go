@@ -245,6 +245,8 @@ func (r *rpc) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	}
 	if r.execution != "" {
 		line.AddString("execution", r.execution)
+	}
+	if r.outcome != 0 { // the RPC saw it end
 		line.AddString("outcome", r.outcome.String())
 	}
 	if r.cause != nil {

@@ -43,6 +43,9 @@ func check() (endpoint, error) {
 	http, ofProtocol := checkProtocol()
 	plain, ofPlain := checkInsecure()
 	to, ofEndpoint := checkEndpoint(http, plain)
+	if ofEndpoint == nil {
+		ofEndpoint = checkScheme(http)
+	}
 	return to, errors.Join(checkExporter(), ofProtocol, checkSampler(), checkBatches(), checkResource(), checkCalls(), checkTLS(), ofPlain, ofEndpoint)
 }
 
@@ -89,6 +92,16 @@ func checkEndpoint(http, plain bool) (to endpoint, err error) {
 		return to, fmt.Errorf("%s: %w", from, err)
 	}
 	return to, nil
+}
+
+// checkScheme looks whether anything says that spans go in clear text or do not: who
+// leaves the scheme out seldom means TLS, which would be tried.
+func checkScheme(http bool) error {
+	from, value := variable("ENDPOINT")
+	if _, said := variable("INSECURE"); http || said != "" || value == "" || strings.HasPrefix(value, "unix:") || strings.Contains(value, "://") {
+		return nil
+	}
+	return fmt.Errorf("%s=%s: want http:// or https:// before it, or OTEL_EXPORTER_OTLP_INSECURE to be true or false", from, value)
 }
 
 // checkSampler looks at what chooses traces.

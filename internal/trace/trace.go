@@ -22,6 +22,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // Wanted reports whether the variables ask for traces.
@@ -41,7 +44,7 @@ func Start(logger *zap.Logger, version string) (*sdk.TracerProvider, error) {
 	if err != nil {
 		return nil, err
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("tracing", zap.Error(err)) }))
+	otel.SetErrorHandler(failures(logger, to))
 	otel.SetLogger(newLogger(logger))
 	about, err := resource.New(context.Background(),
 		resource.WithTelemetrySDK(),
@@ -55,6 +58,37 @@ func Start(logger *zap.Logger, version string) (*sdk.TracerProvider, error) {
 		return nil, err
 	}
 	return sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithBatcher(exporter)), nil
+}
+
+// tellEvery is how often the log is told that spans do not arrive, as long as they do not.
+const tellEvery = 5 * time.Minute
+
+// failures tells the log of what goes wrong on the way to an endpoint.
+func failures(logger *zap.Logger, to endpoint) otel.ErrorHandler {
+	often := rate.Sometimes{First: 1, Interval: tellEvery}
+	return otel.ErrorHandlerFunc(func(err error) {
+		often.Do(func() {
+			hint := zap.Skip()
+			if speaksHTTP(to, err) {
+				hint = zap.String("hint", "this may be a port for HTTP: set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, or name the port for gRPC, which mostly is 4317")
+			}
+			logger.Warn("tracing", zap.Error(err), zap.String("endpoint", to.target), hint)
+		})
+	})
+}
+
+// speaksHTTP reports whether an endpoint to which spans go over gRPC seems to want HTTP.
+func speaksHTTP(to endpoint, err error) bool {
+	return !to.http && (strings.HasSuffix(to.target, ":4318") || strings.Contains(err.Error(), "frame too large"))
+}
+
+// Target returns what gRPC dials to send spans; empty where it dials nothing for them.
+func Target() string {
+	to, err := check()
+	if err != nil || to.http || !Wanted() {
+		return ""
+	}
+	return to.target
 }
 
 // Spans are sent again soon enough that a collector that is back after a moment
@@ -80,7 +114,10 @@ func newExporter(to endpoint) (*otlptrace.Exporter, error) {
 		}
 		return otlptracehttp.New(ctx, options...)
 	}
+	connect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 20 * time.Second}
+	connect.Backoff.BaseDelay, connect.Backoff.MaxDelay = firstRetry, lastRetry
 	options := []otlptracegrpc.Option{
+		otlptracegrpc.WithDialOption(grpc.WithConnectParams(connect)),
 		otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: retryFor}),
 	}
 	if to.plain {

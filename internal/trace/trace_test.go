@@ -97,7 +97,7 @@ func TestOTLPVariables(t *testing.T) {
 		"http and not insecure":  {map[string]string{"ENDPOINT": "HTTP://c", "INSECURE": "false"}, endpoint{target: "c:4317", plain: true}},
 		"https":                  {map[string]string{"ENDPOINT": "https://c"}, endpoint{target: "c:443"}},
 		"https and insecure":     {map[string]string{"ENDPOINT": "https://c:2", "INSECURE": "true"}, endpoint{target: "c:2"}},
-		"no scheme":              {map[string]string{"ENDPOINT": "c"}, endpoint{target: "c:4317"}},
+		"no scheme":              {map[string]string{"ENDPOINT": "127.0.0.1:4317", "INSECURE": "false"}, endpoint{target: "127.0.0.1:4317"}},
 		"no scheme, insecure":    {map[string]string{"ENDPOINT": "[::1]:3", "INSECURE": "True"}, endpoint{target: "[::1]:3", plain: true}},
 		"socket":                 {map[string]string{"ENDPOINT": "unix:///run/c"}, endpoint{target: "unix:/run/c", plain: true}},
 		"the ones for traces":    {map[string]string{"TIMEOUT": "soon", "TRACES_TIMEOUT": "5", "COMPRESSION": "x", "TRACES_COMPRESSION": "none"}, endpoint{target: "localhost:4317", plain: true}},
@@ -117,9 +117,10 @@ func TestOTLPVariables(t *testing.T) {
 			if err != nil || got != test.want {
 				t.Fatalf("%+v, %v, want %+v", got, err, test.want)
 			}
-			provider, err := Start(zap.NewNop(), "test") // the exporters take what was read
-			if err != nil {
-				t.Fatal(err)
+			core, logs := observer.New(zap.WarnLevel)
+			provider, err := Start(zap.New(core), "test") // the exporters take what was read
+			if err != nil || logs.Len() > 0 && test.variables["TIMEOUT"] == "" {
+				t.Fatal(err, logs.All())
 			}
 			if err := provider.Shutdown(t.Context()); err != nil {
 				t.Error(err)
@@ -134,6 +135,8 @@ func TestVariablesThatAreWrong(t *testing.T) {
 	for _, test := range []struct{ name, value, want string }{
 		{"PROTOCOL", "http/json", "want grpc or http/protobuf"},
 		{"ENDPOINT", "ftp://c:1", "want http://host:port"},
+		{"ENDPOINT", "127.0.0.1:4318", "want http:// or https://"},
+		{"ENDPOINT", "collector:4317", "want http:// or https://"},
 		{"ENDPOINT", "dns:///c:1", "want http://host:port"},
 		{"ENDPOINT", "http://", "want a host"},
 		{"ENDPOINT", ":4317", "want a host"},

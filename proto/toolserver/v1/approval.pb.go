@@ -527,7 +527,8 @@ type TrustTier struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What names the tier in an answer.
 	TierId string `protobuf:"bytes,1,opt,name=tier_id,json=tierId,proto3" json:"tier_id,omitempty"`
-	// What it covers, for people, such as "git pull *".
+	// What it covers, for people, such as "git pull *". Of files, where it is or would be
+	// allowed, with the tool: "edit_file writing notes.txt".
 	Label string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
 	// What the tier is measured by.
 	Kind TierKind `protobuf:"varint,3,opt,name=kind,proto3,enum=toolserver.v1.TierKind" json:"kind,omitempty"`

@@ -133,7 +133,7 @@ type RenderToolsResponse struct {
 	// For a dialect of a provider, JSON: the value of the tools of a request. For others, a
 	// part of the system prompt, which explains the tools and how calls are written.
 	Definitions string `protobuf:"bytes,1,opt,name=definitions,proto3" json:"definitions,omitempty"`
-	// The tools that the session has beside these, a line for each: a part of the system
+	// The tools that the session can call beside these, a line for each: a part of the system
 	// prompt, so that the model knows what tool_search can find. Empty where there are
 	// none.
 	Index string `protobuf:"bytes,2,opt,name=index,proto3" json:"index,omitempty"`

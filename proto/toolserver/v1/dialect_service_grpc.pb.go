@@ -39,8 +39,8 @@ const (
 // a model writes: xml, hermes, qwen, llama, deepseek, minimax, glm, mistral-text, react and
 // fenced. An unknown dialect is INVALID_ARGUMENT.
 type DialectServiceClient interface {
-	// RenderTools returns the definitions of the tools that a session has, as a dialect
-	// has them.
+	// RenderTools returns the definitions of the tools that a session has and can call, as
+	// a dialect has them. Tools with an unavailable_reason are left out, as for MCP clients.
 	RenderTools(ctx context.Context, in *RenderToolsRequest, opts ...grpc.CallOption) (*RenderToolsResponse, error)
 	// RenderResults returns the results of one turn, as a dialect has them.
 	RenderResults(ctx context.Context, in *RenderResultsRequest, opts ...grpc.CallOption) (*RenderResultsResponse, error)
@@ -107,8 +107,8 @@ type DialectService_ParseCallsClient = grpc.BidiStreamingClient[ParseCallsReques
 // a model writes: xml, hermes, qwen, llama, deepseek, minimax, glm, mistral-text, react and
 // fenced. An unknown dialect is INVALID_ARGUMENT.
 type DialectServiceServer interface {
-	// RenderTools returns the definitions of the tools that a session has, as a dialect
-	// has them.
+	// RenderTools returns the definitions of the tools that a session has and can call, as
+	// a dialect has them. Tools with an unavailable_reason are left out, as for MCP clients.
 	RenderTools(context.Context, *RenderToolsRequest) (*RenderToolsResponse, error)
 	// RenderResults returns the results of one turn, as a dialect has them.
 	RenderResults(context.Context, *RenderResultsRequest) (*RenderResultsResponse, error)

@@ -238,7 +238,8 @@ type ListToolsResponse struct {
 	// server.
 	Version string `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
 	// The definitions of the tools of this page in the dialect of the request: JSON, or a
-	// part of a system prompt.
+	// part of a system prompt. They are for models: those with an unavailable_reason are not
+	// among them.
 	Definitions string `protobuf:"bytes,60,opt,name=definitions,proto3" json:"definitions,omitempty"`
 	// What the tools of this page cost a model in their view: an index a line each, others
 	// their definitions.
