@@ -35,7 +35,7 @@ It exits with 0 if the log is as it was written, with 1 if it is not, and with 2
 if it cannot be read.`,
 		Example: `  toolserver audit verify audit.jsonl
   toolserver audit verify audit.jsonl.[0-9]* audit.jsonl`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cli.Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var v audit.Verifier
 			for _, hash := range []struct {

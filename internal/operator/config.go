@@ -32,7 +32,7 @@ is wrong, with the lines. It exits with 0 or with 2.
 the file, a variable, a flag, or the default. Secrets are never shown.
 
 Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if err := cmd.Flags().Set("config", args[0]); err != nil {

@@ -42,7 +42,7 @@ sandbox and with its environment, and prints what they find: programs and their
 versions, the network, directories and caches, what is readable, limits, and what
 of the sandbox does not hold. Below that it tells what to set where something is
 missing, also of models that cannot be reached or do not take their key. It exits with 1 if something required of the sandbox does not hold.`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags(), (*config.Config).ValidateInside)
 			if err != nil {

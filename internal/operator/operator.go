@@ -29,7 +29,7 @@ func Commands(in cli.Inside) []*cobra.Command {
 // group returns a command that has others below it, and does nothing itself.
 func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: cobra.NoArgs,
+		Use: use, Short: short, Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(below...)

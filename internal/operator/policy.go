@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolserver/toolserver/internal/audit"
+	"github.com/toolserver/toolserver/internal/cli"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -23,7 +24,7 @@ func newPolicyDefault() *cobra.Command {
 every key and is a file to begin with:
 
   toolserver policy default >policy.yaml`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := os.Stdout.WriteString(policy.BuiltinText())
 			return err

@@ -72,7 +72,7 @@ It prints a line for each case that fails, and a summary. It exits with 0 if all
 cases are as expected, with 1 if some are not, and with 2 if the cases or the
 policy cannot be read.`,
 		Example: `  toolserver policy test cases.yaml --policy policy.yaml`,
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cases, err := readCases(args[0])
 			if err != nil {

@@ -28,7 +28,7 @@ func newPolicyCheck() *cobra.Command {
 says in short what is in it, or everything that is wrong, with the lines. Names
 of tools that are not built in are a warning: a tool may come from elsewhere. It
 exits with 0 or with 2.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])
 			if err != nil {

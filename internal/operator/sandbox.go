@@ -28,7 +28,7 @@ in a real sandbox, it tries to read and write outside, to reach the server, the
 network and the kernel. Its files are in the state directory, where workspaces
 are. It exits with 1 if something required does not hold or could not be tried; a
 server with sandbox.mode "required" would not serve then.`,
-		Args: cobra.NoArgs,
+		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags(), (*config.Config).ValidateInside)
 			if err != nil {

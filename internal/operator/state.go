@@ -36,7 +36,7 @@ func newStateCheck() *cobra.Command {
 		Long: `check looks at a directory; without one, at that of a server with the configuration of
 this environment. It changes nothing there.`,
 		Example: `  toolserver state check /var/lib/toolserver/state`,
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				dir, err := configuredState(cmd)
@@ -85,7 +85,7 @@ Files are not in it: workspaces, documents and artifacts of sessions are below
 sessions.workspace_root and artifacts.dir. Back them up like other files, at the
 same time: a session whose workspace is missing is not brought back.`,
 		Example: `  toolserver state backup /var/lib/toolserver/state state.tar.zst`,
-		Args:    cobra.ExactArgs(2),
+		Args:    cli.Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if args[1] == "-" {
 				return damagedState(state.Backup(args[0], os.Stdout))
@@ -110,7 +110,7 @@ func newStateRestore() *cobra.Command {
 		Long: `restore reads a backup, checks it, and makes a directory of it, which must be new or
 empty. Nothing is left there if the backup is not whole. "-" is standard input.`,
 		Example: `  toolserver state restore state.tar.zst /var/lib/toolserver/state`,
-		Args:    cobra.ExactArgs(2),
+		Args:    cli.Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			from := os.Stdin
 			if args[0] != "-" {

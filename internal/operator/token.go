@@ -33,7 +33,7 @@ A principal may have several tokens: to replace one, add the new line, give the 
 its owner, and remove the old line.`,
 		Example: `  toolserver token create alice >> /etc/toolserver/tokens
   toolserver token create --roles agent,approver --expires 2160h carol >> /etc/toolserver/tokens`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			token := auth.Token{Principal: auth.Principal{Name: args[0]}, Secret: auth.NewSecret()}
 			if err := auth.CheckName(args[0]); err != nil {
