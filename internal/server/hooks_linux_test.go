@@ -324,8 +324,14 @@ func TestHooksAfterCalls(t *testing.T) {
 		{"bash", `{"command":"python3 -c 'import os; os.rename(\"sub/other.go\", \"sub/c.go\")'"}`, "sub/c.go"},
 		{"bash", `{"command":"touch -d 2020-01-01 sub/d.go"}`, "sub/d.go"},
 		{"move_file", `{"from":"sub/d.go","to":"sub/e.go"}`, "sub/d.go sub/e.go"},
+		{"bash", `{"command":"mv sub/e.go f.go"}`, "sub/e.go f.go"},
+		{"bash", `{"command":"touch -d 2020-01-01 sub"}`, ""}, // in which something was just moved
+		{"bash", `{"command":"mv sub moved"}`, "sub moved/a.go moved/new.txt"},
 	} {
 		_, got, _ := strings.Cut(contentText(s.run(test.tool, test.input)), "changed: ")
+		if strings.Contains(got, "f.go/") {
+			t.Errorf("%s: %q tells of what is below a file", test.input, got)
+		}
 		for name := range strings.FieldsSeq(test.want) {
 			if !slices.Contains(strings.Fields(got), name) {
 				t.Errorf("%s: %q does not tell of %s", test.input, got, name)
