@@ -127,7 +127,12 @@ for it. The configuration is yours: it is printed and never changed, so --dry-ru
 be given.`,
 		Example: `  toolserver mcp add --dry-run files --write /srv/docs -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
   toolserver mcp add --dry-run tickets --url https://mcp.example.com/mcp`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("NAME is missing: want %s", cmd.UseLine())
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !dryRun {
 				return errors.New("give --dry-run: the entry is printed, and you put it into the configuration")
