@@ -81,8 +81,8 @@ type link struct {
 	close  sync.Once
 
 	mu     sync.Mutex
-	server string // at the other end, as far as is known; see server.go
-	limits *pb.Limits
+	server string     // at the other end, as far as is known; see server.go
+	limits *pb.Limits // of that server
 }
 
 // maxReceive is the largest message a client takes; the server decides what it sends.
